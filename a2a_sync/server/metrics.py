@@ -73,6 +73,7 @@ class Metrics:
         except ImportError:
             raise ImportError("Metrics needs prometheus-client: pip install 'a2a-sync[prometheus]'") from None
         self._client = prometheus_client
+        #: The registry of prometheus-client with the counts of this process.
         self.registry: Any = registry if registry is not None else prometheus_client.CollectorRegistry()
         # prometheus-client keeps values of several processes in files of this folder.
         shared: dict[str, Any] = {"registry": self.registry}
