@@ -192,11 +192,11 @@ class PgBouncer(Service):
     name = "pgbouncer"
     user = "postgres"
 
-    def __init__(self, postgres_port: int) -> None:
+    def __init__(self, postgres_port: int, *, user: str = "postgres") -> None:
         super().__init__()
         # Fewer sessions than connections, so that they really are shared.
         (self.folder / "pgbouncer.ini").write_text(
-            f"[databases]\n* = host={HOST} port={postgres_port} user=postgres\n"
+            f"[databases]\n* = host={HOST} port={postgres_port} user={user}\n"
             f"[pgbouncer]\nlisten_addr = {HOST}\nlisten_port = {self.port}\nauth_type = any\n"
             "pool_mode = transaction\ndefault_pool_size = 3\nmax_client_conn = 500\nunix_socket_dir =\n"
         )
