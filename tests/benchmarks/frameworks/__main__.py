@@ -81,7 +81,7 @@ def lacking(found: dict[str, Any]) -> Iterator[str]:
     """The features that theirs has and ours has not."""
     for name, kept in found.items():
         for feature, result in kept.get("theirs", {}).items():
-            if result == "yes" and kept["ours"][feature] != "yes":
+            if result.startswith("yes") and not kept["ours"][feature].startswith("yes"):
                 yield f"{name}: {feature}: {kept['ours'][feature]}"
 
 
@@ -103,23 +103,24 @@ def tables(found: dict[str, Any]) -> str:
     head = ["feature", *(f"{PAIRS[name].title}: ours, {PAIRS[name].server}" for name in listed)]
     rows = [[feature.__name__, *(_mark(kept, feature.__name__) for kept in listed.values())] for feature in FEATURES]
     notes = [
-        f"- {PAIRS[name].title}, {'ours' if side == 'ours' else PAIRS[name].server}, {feature}: {result[4:]}"
+        f"- {PAIRS[name].title}, {'ours' if side == 'ours' else PAIRS[name].server}, {feature}: {result.removeprefix('no: ')}"
         for name, kept in listed.items()
         for side in ("ours", "theirs")
         for feature, result in kept.get(side, {}).items()
         if result != "yes"
     ]
     speed = [_speed(PAIRS[name].title, kept["speed"]) for name, kept in listed.items() if "speed" in kept]
-    titles = ["framework", "ours, a second", "theirs, a second", "ratio", "ratio by processor time"]
+    titles = ["framework", "ours, a second", "theirs, a second", "ratio", "ours, ms CPU", "theirs, ms CPU", "ratio"]
     return "\n\n".join([_table(head, rows), "\n".join(notes), _table(titles, speed)])
 
 
 def _mark(kept: dict[str, Any], feature: str) -> str:
-    return ", ".join("yes" if kept[side][feature] == "yes" else "**no**" for side in ("ours", "theirs"))
+    return ", ".join("yes" if kept[side][feature].startswith("yes") else "**no**" for side in ("ours", "theirs"))
 
 
 def _speed(title: str, found: dict[str, float]) -> list[str]:
-    return [title, f"{found['ours']:.0f}", f"{found['theirs']:.0f}", f"{found['ratio']:.1f}", f"{found['cpu']:.1f}"]
+    rates = [f"{found[part]:.1f}" for part in ("ours", "theirs", "ratio")]
+    return [title, *rates, *(f"{found[part]:.0f}" for part in ("ours_cpu", "theirs_cpu")), f"{found['cpu']:.1f}"]
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from a2a_sync import A2AError, Client, DataPart, FilePart, Message, Task, TaskArtifactUpdateEvent, TaskState
+from a2a_sync import (
+    A2AError,
+    Client,
+    DataPart,
+    FilePart,
+    Message,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatusUpdateEvent,
+)
 from tests.benchmarks.frameworks.work import CALLER, STOPS_WITHIN
 
 TIMEOUT = 30.0
@@ -41,15 +51,17 @@ def said(answer: Task | Message) -> str:
     return found
 
 
-def stream(serve: Serve) -> None:
-    """Pieces of the answer arrive while it is made, as artifact updates, and the task has the whole answer afterwards."""
+def stream(serve: Serve) -> str:
+    """Pieces of the answer arrive while it is made, and the task has the whole answer afterwards."""
     with serve("shop") as client:
         with client.stream("one two three", timeout=TIMEOUT) as events:
             seen = list(events)
         pieces = [event for event in seen if isinstance(event, TaskArtifactUpdateEvent) and event.artifact.text]
-        expect(len(pieces) >= 2, f"{len(pieces)} artifact updates")
+        updates = [event.status.message for event in seen if isinstance(event, TaskStatusUpdateEvent)]
+        expect(len(pieces) >= 2 or len([one for one in updates if one and one.text]) >= 2, "one piece")
         kept = said(client.get_task(events.task_id))
         expect(kept == "You said: one two three.", f"the task keeps {kept!r}")
+        return "yes" if len(pieces) >= 2 else "yes, as status messages"
 
 
 def memory(serve: Serve) -> None:
@@ -128,7 +140,16 @@ def _await(path: Path, seconds: float) -> bool:
     return path.exists()
 
 
-FEATURES = (stream, memory, restart, question, cancel, files, structured, identity)
+FEATURES: tuple[Callable[..., str | None], ...] = (
+    stream,
+    memory,
+    restart,
+    question,
+    cancel,
+    files,
+    structured,
+    identity,
+)
 
 
 def results(serve: Serve, folder: Path, answer: Callable[[Task], Any] | None) -> Iterator[tuple[str, str]]:
@@ -136,10 +157,10 @@ def results(serve: Serve, folder: Path, answer: Callable[[Task], Any] | None) ->
     special: dict[Any, tuple[Any, ...]] = {question: (answer,), cancel: (folder,)}
     for feature in FEATURES:
         try:
-            feature(serve, *special.get(feature, ()))
+            works = feature(serve, *special.get(feature, ())) or "yes"
         except Missing as missing:
             yield feature.__name__, f"no: {missing}"
         except (A2AError, AssertionError) as error:
             yield feature.__name__, f"no: {type(error).__name__}: {str(error)[:160]}"
         else:
-            yield feature.__name__, "yes"
+            yield feature.__name__, works

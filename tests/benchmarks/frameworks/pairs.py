@@ -30,11 +30,13 @@ class Pair:
         title: the framework.
         server: its own server.
         answer: makes the answer to an approval that `theirs` understands of the task that asks; None: the word "yes".
+        connections: how many sends are under way at a time when speed is measured.
     """
 
     title: str
     server: str
     answer: Callable[[Task], Any] | None = None
+    connections: int = 4
 
 
 def _strands_answer(task: Task) -> Any:
@@ -63,11 +65,11 @@ def _data(task: Task) -> list[Any]:
 #: By the names of their environments and modules.
 PAIRS = {
     "pydantic_ai": Pair("Pydantic AI", "fasta2a"),
-    "langgraph": Pair("LangChain, LangGraph", "langgraph-api, in memory", _langgraph_answer),
+    "langgraph": Pair("LangChain, LangGraph", "langgraph dev", _langgraph_answer),
     "strands": Pair("Strands", "A2AServer", _strands_answer),
     "agent_framework": Pair("Microsoft Agent Framework", "A2AExecutor"),
     "adk": Pair("Google ADK", "to_a2a", _adk_answer),
-    "crewai": Pair("CrewAI (crews)", "crewai.a2a"),
+    "crewai": Pair("CrewAI (crews)", "crewai.a2a", connections=1),
 }
 
 
@@ -97,6 +99,7 @@ class Compared(Server):
         if (name, side) == ("langgraph", "theirs"):
             graph = "prices" if kind == "prices" else "shop"
             self.path = f"/a2a/{uuid.uuid5(_GRAPHS, graph)}"
+        #: The version that its card names.
         self.version = ""
         super().__init__(setup(name, side, kind, folder), timeout=90.0)
 

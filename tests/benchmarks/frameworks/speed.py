@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.benchmarks.frameworks.pairs import Compared
-from tests.benchmarks.load import Exchange, WrongAnswer
+from tests.benchmarks.frameworks.pairs import PAIRS, Compared
+from tests.benchmarks.load import Exchange, Sample, WrongAnswer
 
-CONNECTIONS = 4
-ROUNDS, SECONDS = 5, 1.5
+ROUNDS, SECONDS = 3, 3.0
 #: The words of the message, and so the pieces of the answer.
 WORDS = 100
 _TEXT = " ".join(f"w{number}" for number in range(WORDS))
@@ -21,11 +20,13 @@ _numbers = itertools.count(1)
 
 
 class Speed(NamedTuple):
-    """Medians: streamed sends a second of ours and theirs, and the ratios of rates and of processor times."""
+    """Streamed sends a second of ours and theirs, milliseconds of processor time for each send, and their ratios."""
 
     ours: float
     theirs: float
     ratio: float
+    ours_cpu: float
+    theirs_cpu: float
     cpu: float
 
 
@@ -61,15 +62,14 @@ def _check(body: bytearray) -> None:
 def measure(name: str, folder: Path) -> Speed:
     """Start both servers and send load to them in turn."""
     with Compared(name, "ours", "speed", folder) as ours, Compared(name, "theirs", "speed", folder) as theirs:
+
+        def load(server: Compared) -> Sample:
+            return server.load(streamed(server), connections=PAIRS[name].connections, seconds=SECONDS)
+
         for server in (ours, theirs):
-            server.load(streamed(server), connections=CONNECTIONS, seconds=SECONDS)
-        pairs = [
-            tuple(server.load(streamed(server), connections=CONNECTIONS, seconds=SECONDS) for server in (ours, theirs))
-            for _ in range(ROUNDS)
-        ]
-    return Speed(
-        ours=statistics.median(mine.rate for mine, _ in pairs),
-        theirs=statistics.median(other.rate for _, other in pairs),
-        ratio=statistics.median(mine.rate / other.rate for mine, other in pairs),
-        cpu=statistics.median(other.cpu / mine.cpu for mine, other in pairs),
-    )
+            load(server)
+        pairs = [(load(ours), load(theirs)) for _ in range(ROUNDS)]
+    mine, other = zip(*pairs, strict=True)
+    rates = [sum(len(one.latencies) for one in side) / sum(one.seconds for one in side) for side in (mine, other)]
+    cpu = [statistics.median(one.cpu for one in side) for side in (mine, other)]
+    return Speed(*rates, rates[0] / rates[1], *(1000 * one for one in cpu), cpu[1] / cpu[0])

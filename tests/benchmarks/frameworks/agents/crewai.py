@@ -18,11 +18,15 @@ from tests.benchmarks.frameworks.work import PORT, Marking
 from tests.crewai.kit import Model
 from tests.frameworks.brain import SYSTEM, Price
 
+MODES = ["text/plain", "application/json", "image/png"]
 URL = f"http://127.0.0.1:{PORT}/"
 
 
 class AsyncModel(Model):
     """CrewAI's own server calls models without threads, and gives them the message without a role."""
+
+    def supports_multimodal(self) -> bool:
+        return True
 
     def turns(self, messages: list[dict[str, Any]]) -> list[tuple[str, str]]:
         found = super().turns(messages)
@@ -79,6 +83,6 @@ class Executor(AgentExecutor):
 
 
 def theirs(kind: str) -> Any:
-    served = agent(kind, a2a=A2AServerConfig(name="shop", description="a shop", url=URL))
+    served = agent(kind, a2a=A2AServerConfig(name="shop", description="a shop", url=URL, default_input_modes=MODES))
     handler = DefaultRequestHandler(agent_executor=Executor(served), task_store=task_store(kind))
     return with_callers(A2AStarletteApplication(agent_card=served.to_agent_card(URL), http_handler=handler).build())
