@@ -1,4 +1,4 @@
-"""The agent of the production layout: docs/howto/kubernetes.md and docs/howto/celery.md explain the files beside it.
+"""The agent of the production layout: docs/howto/kubernetes.md and docs/howto/job-queues.md explain the files beside it.
 
 Web servers run ``gunicorn service:app``, workers ``celery -A service:celery worker``. All settings come from the environment.
 """
