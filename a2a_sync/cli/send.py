@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -26,6 +24,7 @@ from a2a_sync import (
 )
 from a2a_sync.cli.activity import Activity
 from a2a_sync.cli.files import Folder
+from a2a_sync.cli.interrupts import on_interrupt
 from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, json_option, out_option
 from a2a_sync.cli.show import Transcript
 from a2a_sync.cli.text import clean_json, clean_line, print_json, print_status
@@ -122,15 +121,6 @@ def _parts(text: str, files: tuple[Path, ...]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-@contextmanager
-def _on_interrupt(act: Callable[..., None]) -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, act)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 class Exchange:
     """One message and its answer. `task` is the latest known task, also after a failure."""
 
@@ -159,7 +149,7 @@ class Exchange:
     def run_with(self, client: Client, message: Message, show: Callable[[StreamResponse], None]) -> Task | Message:
         """`run`, with a client that is open already."""
         streaming = self._streaming and client.card(timeout=self._seconds_left()).capabilities.streaming
-        with _on_interrupt(self._interrupt):
+        with on_interrupt(self._interrupt):
             return self._stream(client, message, show) if streaming else self._poll(client, message, show)
 
     def _interrupt(self, *_: object) -> None:

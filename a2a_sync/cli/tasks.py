@@ -11,6 +11,7 @@ import click
 from a2a_sync import Client, Message, Task, TaskState
 from a2a_sync.cli.activity import Activity
 from a2a_sync.cli.files import Folder
+from a2a_sync.cli.interrupts import on_interrupt
 from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, json_option, out_option, task_argument
 from a2a_sync.cli.send import exit_code, print_event, save_artifacts
 from a2a_sync.cli.show import Transcript
@@ -101,6 +102,7 @@ def watch(connection: Connection, task_id: str, as_json: bool, out: Path | None)
     sys.exit(exit_code(connection.url, answer))
 
 
+@on_interrupt()
 def follow(
     client: Client, task_id: str, show: Callable[[StreamResponse], None], timeout: float | None
 ) -> Task | Message:
