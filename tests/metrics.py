@@ -6,6 +6,7 @@
     python -m tests.metrics --compare 86c3ad1     # an older commit beside it
     python -m tests.metrics --details             # with the modules and functions behind the counts
     python -m tests.metrics --folders --compare 86c3ad1   # the code lines of each folder instead
+    python -m tests.metrics --features --compare 86c3ad1  # and without the features that the other commit does not have
 
 The figures describe; few of them are goals. `docs/explanation/metrics.md` has the table and says which are bounded.
 The calls are measured in a process of their own for each tree, in which every library call of every thread is counted
@@ -212,6 +213,81 @@ def lines_of_folders(tree: Path) -> dict[str, int]:
     return {**dict(sorted(found.items())), "all": found.total()}
 
 
+class Definitions:
+    """The lines of code of the named definitions of a tree: modules, functions, classes, their members, constants."""
+
+    def __init__(self, tree: Path) -> None:
+        self._sources = Sources(tree)
+        self._lines: dict[str, set[int]] = {}
+
+    def lines_of(self, module: str) -> set[int]:
+        if module not in self._lines:
+            docstrings = docstring_lines(self._sources.parsed[module])
+            self._lines[module] = code_lines(self._sources.texts[module], docstrings)
+        return self._lines[module]
+
+    def modules(self, name: str) -> list[str]:
+        """The module `name`; of a package also the modules in it."""
+        return [one for one in self._sources.paths if one == name or one.startswith(f"{name}.")]
+
+    def find(self, module: str, name: str) -> set[int]:
+        """The lines of code of a definition, such as ``Class.method`` or ``TABLE.key``; none where it does not exist."""
+        if module not in self._sources.parsed:
+            return set()
+        found: list[ast.AST] = [self._sources.parsed[module]]
+        for one in name.split("."):
+            found = [node for outer in found for node in members(outer, one)]
+        return {line for node in found for line in lines_of_node(node)} & self.lines_of(module)
+
+    def public_lists(self) -> int:
+        """The lines of all ``__all__``."""
+        return sum(len(self.find(module, "__all__")) for module in self._sources.paths)
+
+    @property
+    def total(self) -> int:
+        return sum(len(self.lines_of(module)) for module in self._sources.paths)
+
+
+def members(outer: ast.AST, name: str) -> Iterator[ast.AST]:
+    """The definitions of `name` in a module or a class, or the row with this key in a dictionary."""
+    if isinstance(outer, ast.Assign | ast.AnnAssign) and isinstance(outer.value, ast.Dict):
+        for key, value in zip(outer.value.keys, outer.value.values, strict=True):
+            if isinstance(key, ast.Constant) and str(key.value) == name:
+                yield value
+    for node in getattr(outer, "body", ()):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:
+            yield node
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            yield node
+
+
+def lines_of_node(node: Any) -> range:
+    decorators = getattr(node, "decorator_list", [])
+    return range(min([node.lineno, *(one.lineno for one in decorators)]), (node.end_lineno or node.lineno) + 1)
+
+
+def lines_of_features(tree: Path) -> dict[str, int]:
+    """The code lines of each later feature in `tree`, of the lists of public names, and of the rest."""
+    from tests.later_features import FEATURES
+
+    found = Definitions(tree)
+    counted: set[tuple[str, int]] = set()
+    result = {}
+    for feature in FEATURES:
+        before = len(counted)
+        for module, names in feature.definitions.items():
+            if names == "*":
+                counted |= {(one, line) for one in found.modules(module) for line in found.lines_of(one)}
+            else:
+                counted |= {(module, line) for name in names.split() for line in found.find(module, name)}
+        result[feature.name] = len(counted) - before
+    result["all later features"] = len(counted)
+    result["the rest"] = found.total - len(counted)
+    result["of which lists of public names (`__all__`)"] = found.public_lists()
+    return {**result, "all": found.total}
+
+
 # -- calls: what follows runs in a process of its own, with the package of the tree that is measured ----------------------
 
 
@@ -412,12 +488,16 @@ def main() -> None:
     )
     parser.add_argument("--details", action="store_true", help="what is behind the figures of this tree")
     parser.add_argument("--folders", action="store_true", help="the code lines of each folder instead")
+    parser.add_argument(
+        "--features", action="store_true", help="the code lines of later features and of the rest instead"
+    )
     parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.probe:
         probe()
         return
-    measure = (lambda tree: [Row(*item) for item in lines_of_folders(tree).items()]) if options.folders else rows_of
+    count = lines_of_features if options.features else lines_of_folders if options.folders else None
+    measure = rows_of if count is None else lambda tree: [Row(*item) for item in count(tree).items()]
     columns = {commit: of_commit(commit, measure) for commit in options.compare}
     columns["now"] = measure(ROOT)
     print(table(columns))

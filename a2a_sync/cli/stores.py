@@ -12,8 +12,8 @@ import click
 
 from a2a_sync.cli.text import clean_line, print_json, print_status
 from a2a_sync.errors import StoreError
-from a2a_sync.stores import SQLiteStore, TaskStore, TaskSummary, open_store
-from a2a_sync.stores.base import SummaryQuery, require
+from a2a_sync.stores import SQLiteStore, open_store
+from a2a_sync.stores.base import SummaryQuery, TaskStore, TaskSummary, require
 from a2a_sync.types import TaskState
 
 _SLOWEST = 5

@@ -1,86 +1,20 @@
-"""Stores of tasks. `base` defines the interface; each backend is a separate module that is imported on first use."""
+"""Stores of tasks: each is a module that is imported on first use. `base` has the interface, for authors of stores."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from a2a_sync.lazymodule import LazyModule, lazy_names
+from a2a_sync.lazymodule import lazy_names
+from a2a_sync.stores.base import PubSub, TaskStore
 
 if TYPE_CHECKING:
-    from a2a_sync.stores import base
-    from a2a_sync.stores.base import (
-        Contexts,
-        Cursor,
-        Inspection,
-        LogPage,
-        Owner,
-        PubSub,
-        RunRevoked,
-        RunToken,
-        StartedRun,
-        StateConflict,
-        StoreConflict,
-        StoredState,
-        StoredTask,
-        StoredWebhook,
-        SummaryQuery,
-        TaskBusy,
-        TaskEnded,
-        TaskExists,
-        TaskHead,
-        TaskPage,
-        TaskQuery,
-        TaskStore,
-        TaskSummary,
-        TaskVersion,
-        TooManyWebhooks,
-        WebhookCounts,
-        Webhooks,
-        Workers,
-        WorkerSummary,
-        pending_name,
-    )
     from a2a_sync.stores.memory import MemoryStore
     from a2a_sync.stores.postgres import PostgresStore
     from a2a_sync.stores.redispubsub import RedisPubSub
     from a2a_sync.stores.sqlite import SQLiteStore
     from a2a_sync.stores.sqlite.replay import SQLiteReplayCache
-else:
-    base = LazyModule("a2a_sync.stores.base")
 
 _MODULES = {
-    "a2a_sync.stores.base": (
-        "Contexts",
-        "Cursor",
-        "Inspection",
-        "LogPage",
-        "Owner",
-        "PubSub",
-        "RunRevoked",
-        "RunToken",
-        "StartedRun",
-        "StateConflict",
-        "StoreConflict",
-        "StoredState",
-        "StoredTask",
-        "StoredWebhook",
-        "SummaryQuery",
-        "TaskBusy",
-        "TaskEnded",
-        "TaskExists",
-        "TaskHead",
-        "TaskPage",
-        "TaskQuery",
-        "TaskStore",
-        "TaskSummary",
-        "TaskVersion",
-        "TooManyWebhooks",
-        "WebhookCounts",
-        "Webhooks",
-        "WorkerSummary",
-        "Workers",
-        "pending_name",
-    ),
     "a2a_sync.stores.memory": ("MemoryStore",),
     "a2a_sync.stores.postgres": ("PostgresStore",),
     "a2a_sync.stores.redispubsub": ("RedisPubSub",),
@@ -89,49 +23,19 @@ _MODULES = {
 }
 
 __all__ = [
-    "Contexts",
-    "Cursor",
-    "Inspection",
-    "LogPage",
     "MemoryStore",
-    "Owner",
     "PostgresStore",
-    "PubSub",
     "RedisPubSub",
-    "RunRevoked",
-    "RunToken",
     "SQLiteReplayCache",
     "SQLiteStore",
-    "StartedRun",
-    "StateConflict",
-    "StoreConflict",
-    "StoredState",
-    "StoredTask",
-    "StoredWebhook",
-    "SummaryQuery",
-    "TaskBusy",
-    "TaskEnded",
-    "TaskExists",
-    "TaskHead",
-    "TaskPage",
-    "TaskQuery",
-    "TaskStore",
-    "TaskSummary",
-    "TaskVersion",
-    "TooManyWebhooks",
-    "WebhookCounts",
-    "Webhooks",
-    "WorkerSummary",
-    "Workers",
     "open_pubsub",
     "open_store",
-    "pending_name",
 ]
 
 _ACCEPTED = "'memory:', 'sqlite:///relative.db', 'sqlite:////absolute.db', 'postgresql://user@host/database', a TaskStore, or None"
 
 
-def open_store(store: base.TaskStore | str | None = None) -> base.TaskStore:
+def open_store(store: TaskStore | str | None = None) -> TaskStore:
     """Return the store for a URL, a store unchanged, or a new `MemoryStore` for None. No file is opened yet.
 
     Raises:
@@ -162,7 +66,7 @@ def open_store(store: base.TaskStore | str | None = None) -> base.TaskStore:
     return SQLiteStore(path)
 
 
-def open_pubsub(pubsub: base.PubSub | str) -> base.PubSub:
+def open_pubsub(pubsub: PubSub | str) -> PubSub:
     """Return the `PubSub` for a URL, or an object unchanged. Nothing is connected yet.
 
     ``redis://`` and ``rediss://`` are Redis. ``postgresql://`` are the notifications of a database; name the server itself where

@@ -35,6 +35,7 @@ __all__ = [
     "Cursor",
     "Expiry",
     "HeldRun",
+    "Inspection",
     "LOG_PAGE_BYTES",
     "LargeResult",
     "LogPage",
@@ -57,7 +58,9 @@ __all__ = [
     "StoredState",
     "StoredTask",
     "StoredWebhook",
+    "SummaryQuery",
     "SweepResult",
+    "TURN",
     "TaskBatch",
     "TaskBusy",
     "TaskEnded",
@@ -67,18 +70,23 @@ __all__ = [
     "TaskPage",
     "TaskQuery",
     "TaskStore",
-    "TURN",
+    "TaskSummary",
+    "TaskVersion",
     "TooManyWebhooks",
     "UNBOUNDED",
     "WebhookCounts",
     "Webhooks",
     "WorkerSummary",
     "Workers",
+    "check_open",
+    "check_startable",
     "folded",
     "not_found",
     "outcome",
     "pending_name",
+    "revoked",
     "time_ms",
+    "too_large",
 ]
 
 
@@ -889,6 +897,36 @@ def folded(head: TaskHead, history: Iterable[Message], artifacts: ArtifactFold) 
 def not_found(task_id: str) -> TaskNotFoundError:
     """The one error for tasks that do not exist and tasks of another owner (spec 3.3.2, 13.1)."""
     return TaskNotFoundError(f"Task not found: {task_id[:100]}")
+
+
+def revoked(token: RunToken) -> RunRevoked:
+    """The error for a write with a token that is not current."""
+    return RunRevoked(f"the run on task {token.task_id} is no longer current")
+
+
+def too_large(task_id: str, size: int, most: int) -> TaskFull:
+    """The error for a write after which a task would have `size` bytes."""
+    return TaskFull(f"task {task_id} would hold {size} bytes, more than {most}")
+
+
+def check_open(task_id: str, state: TaskState) -> None:
+    """Raises `TaskEnded` for a terminal task."""
+    if state.terminal:
+        raise TaskEnded(f"task {task_id} is {state}")
+
+
+def check_startable(task_id: str, state: TaskState, *, running: bool, version: int, after: int | None) -> None:
+    """Check whether a run may begin on a task, see `TaskStore.start_run`.
+
+    Raises:
+        TaskEnded: the task is terminal.
+        TaskBusy: it has a run, or its newest entry, `version`, is later than `after`.
+    """
+    check_open(task_id, state)
+    if running:
+        raise TaskBusy(f"a run on task {task_id} goes on")
+    if after is not None and version > after:
+        raise TaskBusy(f"task {task_id} has entries after number {after}")
 
 
 def time_ms(moment: datetime | None) -> int:

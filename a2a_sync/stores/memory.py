@@ -27,7 +27,6 @@ from a2a_sync.stores.base import (
     Owner,
     OwnerFull,
     RunCounts,
-    RunRevoked,
     RunToken,
     SentRun,
     StartedRun,
@@ -36,10 +35,7 @@ from a2a_sync.stores.base import (
     StoreQuota,
     SummaryQuery,
     SweepResult,
-    TaskBusy,
-    TaskEnded,
     TaskExists,
-    TaskFull,
     TaskHead,
     TaskPage,
     TaskQuery,
@@ -47,9 +43,13 @@ from a2a_sync.stores.base import (
     TaskVersion,
     WebhookCounts,
     WorkerSummary,
+    check_open,
+    check_startable,
     not_found,
     outcome,
+    revoked,
     time_ms,
+    too_large,
 )
 from a2a_sync.stores.memory_contexts import MemoryContexts
 from a2a_sync.stores.memory_webhooks import MemoryWebhooks, current_webhooks, set_webhook
@@ -119,7 +119,7 @@ class MemoryStore:
             held = None if create else self._startable(owner, task_id, after)
             total = size if held is None else held.bytes + size
             if quota.max_task_bytes is not None and total > quota.max_task_bytes:
-                raise _too_large(task_id, total, quota.max_task_bytes)
+                raise too_large(task_id, total, quota.max_task_bytes)
             evicted = self._evict_surplus(owner, size, quota, create=create, but=task_id)
             record = held or self._create(owner, request)
             before = record.head.status.state
@@ -150,15 +150,14 @@ class MemoryStore:
         with self._lock:
             record = self._held(token)
             if max_task_bytes is not None and record.bytes + size > max_task_bytes:
-                raise _too_large(token.task_id, record.bytes + size, max_task_bytes)
+                raise too_large(token.task_id, record.bytes + size, max_task_bytes)
             return self._write(record, events, packed, size, end=end)
 
     def interrupt(self, owner: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         """See `TaskStore.interrupt`."""
         with self._lock:
             record = self._find(owner, task_id)
-            if record.terminal:
-                raise TaskEnded(f"task {task_id} is {record.head.status.state}")
+            check_open(task_id, record.head.status.state)
             return self._write(record, events, *_pack(events, task_id, record.head.context_id), end=True)
 
     def delete(self, owner: Owner, task_id: str) -> None:
@@ -187,17 +186,13 @@ class MemoryStore:
     def _held(self, token: RunToken) -> Record:
         record = self._tasks.get(token.task_id)
         if record is None or not record.token or record.token != token.value:
-            raise RunRevoked(f"the run on task {token.task_id} is no longer current")
+            raise revoked(token)
         return record
 
     def _startable(self, owner: Owner, task_id: str, after: int | None) -> Record:
         record = self._find(owner, task_id)
-        if record.terminal:
-            raise TaskEnded(f"task {task_id} is {record.head.status.state}")
-        if record.token:
-            raise TaskBusy(f"a run on task {task_id} goes on")
-        if after is not None and record.head.version > after:
-            raise TaskBusy(f"task {task_id} has entries after number {after}")
+        head = record.head
+        check_startable(task_id, head.status.state, running=head.running, version=head.version, after=after)
         return record
 
     def _write(
@@ -490,10 +485,6 @@ def _pack(events: Sequence[LogEvent], task_id: str, context_id: str) -> tuple[li
         forms.append(packed)
         size += added
     return forms, size
-
-
-def _too_large(task_id: str, size: int, most: int) -> TaskFull:
-    return TaskFull(f"task {task_id} would hold {size} bytes, more than {most}")
 
 
 def _matches(record: Record, query: TaskQuery) -> bool:

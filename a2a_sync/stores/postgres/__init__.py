@@ -29,23 +29,23 @@ from a2a_sync.stores.base import (
     Expiry,
     LogPage,
     Owner,
-    RunRevoked,
     RunToken,
     SentRun,
     StartedRun,
     StoredTask,
     StoreQuota,
     SweepResult,
-    TaskBusy,
-    TaskEnded,
     TaskExists,
-    TaskFull,
     TaskHead,
     TaskPage,
     TaskQuery,
     TaskVersion,
+    check_open,
+    check_startable,
     not_found,
+    revoked,
     time_ms,
+    too_large,
 )
 from a2a_sync.stores.postgres import migrations, reading, schema
 from a2a_sync.stores.postgres.contexts import PostgresContexts
@@ -206,7 +206,7 @@ class PostgresStore:
 
     def _create(self, write: _Write, values: dict[str, Any], request: RunRequest) -> _Begun:
         if write.max_bytes is not None and write.size > write.max_bytes:
-            raise _too_large(write.task_id, write.size, write.max_bytes)
+            raise too_large(write.task_id, write.size, write.max_bytes)
         statement = self._sql.starting(send=request.key is not None, webhook=request.webhook is not None)
         row = write.batch.advance(HeadRow.new(*write.owner, request), values["new_token"])
         values |= {
@@ -277,7 +277,7 @@ class PostgresStore:
         def refuse(stored: _Stored | None) -> None:
             row = _refuse_revoked(stored, token)
             if max_task_bytes is not None and row.bytes + write.size > max_task_bytes:
-                raise _too_large(token.task_id, row.bytes + write.size, max_task_bytes)
+                raise too_large(token.task_id, row.bytes + write.size, max_task_bytes)
 
         return self._append(write, refuse, token=token.value, free=end, timeout=self._retry_timeout)
 
@@ -286,9 +286,7 @@ class PostgresStore:
         write = _Write(owner, task_id, events)
 
         def refuse(stored: _Stored | None) -> None:
-            row = _owned(stored, owner, task_id)
-            if row.ended:
-                raise TaskEnded(f"task {task_id} is {row.state}")
+            check_open(task_id, TaskState(_owned(stored, owner, task_id).state))
 
         return self._append(write, refuse, token=None, free=True, timeout=None)
 
@@ -618,24 +616,16 @@ def _owned(stored: _Stored | None, owner: Owner, task_id: str) -> HeadRow:
 
 def _refuse_revoked(stored: _Stored | None, token: RunToken) -> HeadRow:
     if stored is None or stored.row.token != token.value:
-        raise RunRevoked(f"the run on task {token.task_id} is no longer current")
+        raise revoked(token)
     return stored.row
 
 
 def _refuse_unstartable(stored: _Stored | None, write: _Write, after: int | None) -> None:
     row = _owned(stored, write.owner, write.task_id)
-    if row.ended:
-        raise TaskEnded(f"task {row.id} is {row.state}")
-    if row.token is not None:
-        raise TaskBusy(f"a run on task {row.id} goes on")
-    if after is not None and row.version > after:
-        raise TaskBusy(f"task {row.id} has entries after number {after}")
+    running = row.token is not None
+    check_startable(row.id, TaskState(row.state), running=running, version=row.version, after=after)
     if write.max_bytes is not None and row.bytes + write.size > write.max_bytes:
-        raise _too_large(row.id, row.bytes + write.size, write.max_bytes)
-
-
-def _too_large(task_id: str, size: int, most: int) -> TaskFull:
-    return TaskFull(f"task {task_id} would hold {size} bytes, more than {most}")
+        raise too_large(row.id, row.bytes + write.size, write.max_bytes)
 
 
 def _filter(owner: Owner, wanted: TaskQuery) -> tuple[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from a2a_sync.stores.base import STATE, Owner, RunRevoked, RunToken, StateConflict, StoredState
+from a2a_sync.stores.base import STATE, Owner, RunToken, StateConflict, StoredState, revoked
 from a2a_sync.stores.postgres.database import Connection, Database, query
 from a2a_sync.stores.postgres.schema import Statements, scope_of
 
@@ -37,7 +37,7 @@ class PostgresContexts:
         def work(connection: Connection) -> None:
             found = query(connection, statement, values)
             if not found:
-                raise RunRevoked(f"the run on task {token.task_id} is no longer current")
+                raise revoked(token)
             (scope, context_id, stored), *_ = found
             if not stored:
                 current, write = self._find(connection, (scope, context_id, name))

@@ -26,22 +26,22 @@ from a2a_sync.stores.base import (
     LargeResult,
     LogPage,
     Owner,
-    RunRevoked,
     RunToken,
     SentRun,
     StartedRun,
     StoredTask,
     StoreQuota,
     SweepResult,
-    TaskBusy,
-    TaskEnded,
     TaskExists,
-    TaskFull,
     TaskHead,
     TaskPage,
     TaskQuery,
     TaskVersion,
+    check_open,
+    check_startable,
     not_found,
+    revoked,
+    too_large,
 )
 from a2a_sync.stores.rows import SNAPSHOT_AFTER, Batch, HeadRow, RequestRow
 from a2a_sync.stores.sqlite import schema, sends
@@ -156,7 +156,7 @@ class SQLiteStore:
             else:
                 old = self._startable(connection, owner, request.task_id, after)
             body = request_row.body(old.version)
-            new = _refuse_large(batch.advance(old, token.value, body), quota.max_task_bytes)
+            new = _limited(batch.advance(old, token.value, body), quota.max_task_bytes)
             if create:
                 new = self._insert(connection, new)
             else:
@@ -207,7 +207,9 @@ class SQLiteStore:
         """See `TaskStore.interrupt`."""
 
         def open_(row: HeadRow | None) -> HeadRow:
-            return _refuse_ended(_owned(row, owner, task_id))
+            found = _owned(row, owner, task_id)
+            check_open(task_id, TaskState(found.state))
+            return found
 
         return self._append(task_id, events, open_, None)
 
@@ -231,7 +233,7 @@ class SQLiteStore:
 
         def work(connection: sqlite3.Connection) -> None:
             old = judge(self._row(connection, task_id))
-            self._update(connection, old, _refuse_large(batch.advance(old, token), max_bytes))
+            self._update(connection, old, _limited(batch.advance(old, token), max_bytes))
             connection.executemany(self._sql.put, batch.rows(old, place(old.key, 0)))
 
         # A response is sent when the run ends or is interrupted.
@@ -239,11 +241,9 @@ class SQLiteStore:
         return batch.entries
 
     def _startable(self, connection: sqlite3.Connection, owner: Owner, task_id: str, after: int | None) -> HeadRow:
-        row = _refuse_ended(_owned(self._row(connection, task_id), owner, task_id))
-        if row.token is not None:
-            raise TaskBusy(f"a run on task {task_id} goes on")
-        if after is not None and row.version > after:
-            raise TaskBusy(f"task {task_id} has entries after number {after}")
+        row = _owned(self._row(connection, task_id), owner, task_id)
+        running = row.token is not None
+        check_startable(task_id, TaskState(row.state), running=running, version=row.version, after=after)
         return row
 
     def _insert(self, connection: sqlite3.Connection, row: HeadRow) -> HeadRow:
@@ -449,7 +449,7 @@ def _now_ms() -> int:
 
 def _held(token: RunToken, row: HeadRow | None) -> HeadRow:
     if row is None or row.token is None or row.token != token.value:
-        raise RunRevoked(f"the run on task {token.task_id} is no longer current")
+        raise revoked(token)
     return row
 
 
@@ -459,15 +459,9 @@ def _owned(row: HeadRow | None, owner: Owner, task_id: str) -> HeadRow:
     return row
 
 
-def _refuse_ended(row: HeadRow) -> HeadRow:
-    if row.ended:
-        raise TaskEnded(f"task {row.id} is {row.state}")
-    return row
-
-
-def _refuse_large(row: HeadRow, most: int | None) -> HeadRow:
+def _limited(row: HeadRow, most: int | None) -> HeadRow:
     if most is not None and row.bytes > most:
-        raise TaskFull(f"task {row.id} would hold {row.bytes} bytes, more than {most}")
+        raise too_large(row.id, row.bytes, most)
     return row
 
 

@@ -1,0 +1,285 @@
+"""The features that 86c3ad1 does not have, by the definitions that implement them: ``make metrics COMPARE=86c3ad1 FEATURES=1``.
+
+A comparison of code lines says something only about trees with the same power. Each row names a feature and what brought it, and
+then its modules (``*``) and the functions, classes, class members and module constants that exist for it alone. What an old
+function has gained for it (a parameter, a branch) is not counted, nor are the imports of an old module: both stay in the
+comparison. No definition may exist at 86c3ad1; `tests/test_later_features.py` checks both trees.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Feature(NamedTuple):
+    """One feature, the reason why it counts as later, and its definitions by module: names with blanks, ``*`` for all."""
+
+    name: str
+    reason: str
+    definitions: dict[str, str]
+
+
+FEATURES = (
+    Feature(
+        "bridges to agent frameworks, MCP",
+        "frameworks are served and called since d6c8fa3",
+        {
+            "integrations.adk": "*",
+            "integrations.adk_parts": "*",
+            "integrations.adk_remote": "*",
+            "integrations.adk_sessions": "*",
+            "integrations.agent_framework": "*",
+            "integrations.bridge": "*",
+            "integrations.crewai": "*",
+            "integrations.langgraph": "*",
+            "integrations.llamaindex": "*",
+            "integrations.mcp": "*",
+            "integrations.openai_agents": "*",
+            "integrations.pydantic_ai": "*",
+            "integrations.remote": "*",
+            "integrations.strands": "*",
+            "agent.turns": "*",
+            "agent.executor": "RequestContext.key RequestContext._has_run RequestContext.wait_for_turn",
+            "agent.spec": "_execute",
+        },
+    ),
+    Feature(
+        "the memory of contexts, and values that last while a task waits",
+        "bridges keep conversations in them since 68b3c84",
+        {
+            "agent.memory": "*",
+            "agent.artifacts": "ArtifactWriter.replace ArtifactWriter.restart",
+            "agent.executor": "RequestContext.memory RequestContext.pending",
+            "stores.base": "pending_name",
+            "stores.records": "Owned.remove_pending",
+            "stores.sqlite.schema": "_SINCE.5",
+        },
+    ),
+    Feature(
+        "a console in the browser, and a page at the agent's address",
+        "since 92506d6",
+        {
+            "console": "*",
+            "wsgi.agentpage": "*",
+            "wsgi.app": "A2AApp.respond_over A2AApp.service A2AApp._list_pages",
+            "wsgi.options": "ConsoleOptions",
+            "wsgi.process": "Console",
+            "server.service": "AgentService.owner AgentService.secured _owner_of_call",
+            "engine.runs": "ActiveRun RunManager.active",
+            "engine.run": "Run.state",
+            "client.request": "Frame masked_headers _SHOWN_HEADERS",
+            "client.endpoint": "WireEndpoint._trace_events",
+        },
+    ),
+    Feature(
+        "reads across owners for operators: console, status command, metrics",
+        "since f34d47d, 5c36104, e7b1f8d and b4b82db",
+        {
+            "stores.inspection": "*",
+            "stores.sqlite.inspection": "*",
+            "stores.base": "TaskSummary SummaryQuery WebhookCounts RunCounts WorkerSummary Inspection TaskStore.inspection",
+            "stores.memory": "MemoryInspection _selects _summary",
+            "stores.records": "Created Record._time",
+            "stores.sqlite.schema": (
+                "Statements.summaries Statements.run_counts Statements.all_counts Statements.stopped_webhooks"
+                " Statements.waiting_webhooks Statements.webhook_counts Statements.worker_runs _SINCE.6"
+            ),
+            "server.metrics": "_StoreGauges",
+        },
+    ),
+    Feature(
+        "stores in PostgreSQL, messages over Redis",
+        "since 5119484 and 5c22bf5",
+        {
+            "stores.postgres": "*",
+            "stores.redispubsub": "*",
+            "stores": "open_pubsub",
+            "stores.rows": "Batch.kinds Batch.last_message Batch.number RequestRow.entry dump_entry",
+            "server.bounds": "check_ids _refuse_nul",
+        },
+    ),
+    Feature(
+        "processes that share a store: leases by its clock, one read of a log for all streams, many versions in one read",
+        "the scale of many machines needs them since f34d47d, 8c1ec2b and 87d7771",
+        {
+            "engine.tail": "*",
+            "engine.bridge": "ProcessBridge._catch_up ProcessBridge._hint_changed",
+            "engine.hub": (
+                "EventHub.followed EventHub.note_publication EventHub.read_log Subscription.catch_up Subscription.read_log"
+                " TaskEventStream._load TaskEventStream._may_try_again"
+            ),
+            "engine.membership": "WorkerMembership._time_of_store WorkerMembership.beat WorkerMembership.lease",
+            "errors": "StoreError.__init__",
+            "stores.base": (
+                "LostWorker TaskVersion Workers.claim_lost Workers.has_others TaskStore.versions TaskStore.new_task_id"
+            ),
+            "stores.memory": "MemoryStore.versions MemoryStore.new_task_id",
+            "stores.sqlite": "SQLiteStore.versions SQLiteStore.new_task_id _batched _IDS_AT_ONCE",
+            "stores.sqlite.schema": (
+                "Statements.versions Statements.lost_worker Statements.claim_worker Statements.has_others _SINCE.7"
+            ),
+            "stores.sqlite.workers": "SQLiteWorkers.claim_lost SQLiteWorkers.has_others",
+        },
+    ),
+    Feature(
+        "job queues, Celery",
+        "runs leave the process since 65f3e1d and 344e33f",
+        {
+            "integrations.celery": "*",
+            "engine.jobs": "*",
+            "engine.dispatcher": "*",
+            "engine.runs": "RunManager.work RunManager.queued",
+            "engine.engine": "Engine._agent_of",
+            "multiagent.host": "AgentHost.work",
+            "operations": "mount_name",
+            "server.engine": "Mount.executor Mount.serve",
+            "wsgi.app": "A2AApp.work",
+        },
+    ),
+    Feature(
+        "gRPC",
+        "the third binding since 4eeff34; its streams hold no thread since 16358b0",
+        {
+            "grpc": "*",
+            "bindings.protobuf": "*",
+            "bindings.protowriter": "*",
+            "bindings.registry": "Binding.unavailable_reason _grpc_url GRPC_SCHEMES",
+            "client.grpc": "*",
+            "client.http": (
+                "HttpTransport.addresses HttpTransport.channel HttpTransport.credentials HttpTransport.has_credentials"
+                " HttpTransport.renew_credentials"
+            ),
+            "engine.hub": "PolledStream.notify SingleItemStream.notify TaskEventStream.notify",
+            "multiagent.host": "AgentHost.root AgentHost.on_add",
+            "server.cards": "AppCard.add_interfaces",
+            "server.omission": "_OmittingStream.notify",
+            "server.threadbudget": "ThreadBudget._take_send",
+        },
+    ),
+    Feature(
+        "commands: chat, check, new, console, stores, profiles, watch, agents, completion, debugging",
+        "since 95d3d9b, 2c6ceab, 1e99814 and 0baae23",
+        {
+            "cli": "_hint",
+            "cli.activity": "*",
+            "cli.agentlist": "*",
+            "cli.agents": "*",
+            "cli.chat": "*",
+            "cli.check": "*",
+            "cli.checks": "*",
+            "cli.completion": "*",
+            "cli.console": "*",
+            "cli.debug": "*",
+            "cli.frameworks": "*",
+            "cli.mcp": "*",
+            "cli.new": "*",
+            "cli.options": "AgentCommand Connection Settings _connection _debug _no_color calls_agent settings_of",
+            "cli.profiles": "*",
+            "cli.serve": "_check_grpc _check_grpc_tls check_port",
+            "cli.served": "_grpc_server _trusted_hosts",
+            "cli.show": "_added Transcript.mid_line",
+            "cli.stores": "*",
+            "cli.target": "_bridge",
+            "cli.tasks": "follow watch",
+            "client.connections": "UploadObserver UPLOAD_OBSERVER",
+        },
+    ),
+    Feature(
+        "display at prompts and in notebooks, files saved, serve()",
+        "since 2d9d2c5",
+        {
+            "display": "*",
+            "gunicorn.program": "*",
+            "client.notebook": "*",
+            "client.stream": "TaskStream._ipython_display_ TaskStream._summary",
+            "card": "AgentCard.__repr__ AgentCard._summary",
+            "types": (
+                "Artifact.__repr__ Artifact._summary Artifact.data Artifact.save FilePart.save JSONObject.__dir__"
+                " JSONObject.to_json Message.__repr__ Message._summary Message.data Task.__repr__ Task._parts Task._summary"
+                " Task.data Task.files Task.save _data _save joined_text"
+            ),
+        },
+    ),
+    Feature(
+        "bounds that an attack has asked for: shares of large requests and responses, counts of JSON and chunks, private files",
+        "repairs since 173dc75 (large responses), 206afdb, a10cc98, 050cc11, 7abe63b and eb3d087",
+        {
+            "server.responses": "*",
+            "server.engine": "ServerEngine.reserve",
+            "server.handler": "RequestHandler._admit",
+            "wsgi.connection": "UnsentResponses LimitedBody._was_read",
+            "wsgi.exchange": "Exchange._caller",
+            "jsontext": "_brackets _check_containers",
+            "gunicorn.buffers": "ClientSocket.take_unread ClientSocket.unread IncomingRequest.first_piece",
+            "gunicorn.gevent": "_limited",
+            "stores.base": "LargeResult",
+            "stores.sqlite": "SQLiteStore._refuse_large_page",
+            "stores.sqlite.database": "Database._create",
+            "stores.sqlite.pubsub": "_check_private _is_socket",
+            "concurrency.keyedlocks": "*",
+            "agent.executor": "RequestContext._lock_values RunPort.lock_values",
+            "engine.cancelling": "_CancelPort.lock_values",
+            "engine.run": "Run.lock_values",
+        },
+    ),
+    Feature(
+        "answers to questions that were not read are refused; mistakes are refused where they are made",
+        "user requests and repairs since 50e7d27, b02daf6, 01cb100 and ccd4970",
+        {
+            "agent.agent": "_check_parameters",
+            "agent.dialogue": "question_id",
+            "engine.engine": "_warn_of_lost_runs",
+            "integrations.mounting": "check_site",
+            "limits": "Limits.of",
+            "server.handler": (
+                "RequestHandler._check_new RequestHandler._check_still_answers RequestHandler._refuse_answer"
+                " RequestHandler._started_after"
+            ),
+            "wsgi.app": "check_url",
+        },
+    ),
+    Feature(
+        "speed: text stored behind the run, long histories read once, requests sent over urllib3, compiled writers",
+        "since 86aaf07, 0f462d1, e671fcc and 50f2de2",
+        {
+            "engine.chunks": "*",
+            "engine.run": "Run._queue Run.flush Run._flush_in_background Run._raise_flush_error",
+            "stores.base": "TaskStore.queues_chunks",
+            "stores.records": "RecentHistories Record.messages_after",
+            "client.connections": (
+                "OpenResponse Adapter.open Adapter._direct_pool _Connection.request _Connection.send _close"
+            ),
+            "codec.records": "_make_writer",
+            "bindings.sse": "_read_block",
+        },
+    ),
+    Feature(
+        "ASGI servers with slow clients, workers that are stopped while they start",
+        "repairs since eb4c7d7 and 7024b96",
+        {
+            "integrations.asgi_bridge": (
+                "Body.give_up Body.wait Bridge._send_rest Bridge._sender Bridge.abort Bridge.finish Bridge.receive"
+                " _WaitingBodies _length Client"
+            ),
+            "wsgi.connection": "Abortable Connection.has_socket",
+            "gunicorn": "_stop_at_early_signals",
+        },
+    ),
+    Feature(
+        "the store contract of these parts",
+        "with each of them",
+        {
+            "testing.storecontract.inspection": "Inspections Versions",
+            "testing.storecontract.workers": "*",
+            "testing.storecontract": "StoreContract._needed StoreContract.test_the_store_has_the_part",
+            "testing.storecontract.contexts": (
+                "Contexts.test_a_pending_value_is_removed_when_its_task_ends_or_is_removed"
+                " Contexts.test_a_quota_of_bytes_counts_pending_values_until_they_are_removed"
+                " Contexts.test_the_values_of_a_context_are_independent"
+            ),
+            "testing.storecontract.reading": "Reading.test_entries_have_the_time_at_which_they_were_stored",
+            "testing.storecontract.runs": "Runs.test_a_run_is_refused_that_does_not_continue_the_newest_entry",
+            "testing.storecontract.webhooks": "Webhooks.test_the_last_error_of_a_webhook_is_kept_with_its_time",
+        },
+    ),
+)
