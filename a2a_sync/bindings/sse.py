@@ -2,15 +2,14 @@
 
 Writing is one function per kind of frame. Reading is done in two steps: `BlockSource` cuts a byte stream into complete
 blocks, promptly however the bytes were split on their way, and sseclient-py reads the fields of each block. The source
-does what that reader leaves open: line ends of every kind, byte order marks, the last event id, comments, a bounded
-size, cost that grows with the bytes and not with their square, and never an event that was cut short. The framing is
-that of the HTML standard (9.2.6) as spec 9.4.2 uses it.
+does what that reader leaves open: line ends of every kind, byte order marks, a bounded size, cost that grows with the bytes
+and not with their square, and never an event that was cut short. The framing is that of the HTML standard (9.2.6) as spec
+9.4.2 uses it.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -80,60 +79,36 @@ class BlockSource:
     """Iterates over the complete blocks of an event stream, as bytes with ``\\n`` for every line end.
 
     `read` gives the next bytes as soon as there are any and ``b""`` at the end; it is called on the thread that iterates,
-    and what it raises passes through. `on_comment` gets the text of each comment once its block is complete.
-
-    ``last_event_id`` and ``retry_ms`` are what the stream said last (None: nothing yet), ``last_activity`` is the
-    monotonic time at which bytes last came.
+    and what it raises passes through.
 
     Raises (from the iteration):
         MalformedStream: an event is larger than `max_event_bytes`.
         CutStream: the bytes ended within an event.
     """
 
-    def __init__(
-        self,
-        read: Callable[[], bytes],
-        *,
-        max_event_bytes: int = MAX_EVENT_BYTES,
-        on_comment: Callable[[str], None] | None = None,
-    ) -> None:
-        self.last_event_id: str | None = None
-        self.retry_ms: int | None = None
-        self.last_activity: float = time.monotonic()
+    def __init__(self, read: Callable[[], bytes], *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         #: The block just handed over goes on in the next one (see `_in_pieces`).
         self.continued: bool = False
         self._read = read
         self._max = max_event_bytes
-        self._on_comment = on_comment
         self._rest = bytearray()  # of the block that is not complete yet
         self._after_cr = False
 
     def __iter__(self) -> Iterator[bytes]:
-        head = more = self._next()
+        head = more = self._read()
         while more and len(head) < 3 and _BOM.startswith(head):
-            more = self._next()
+            more = self._read()
             head += more
         yield from self._cut(head.removeprefix(_BOM))
-        while more and (more := self._next()):
+        while more and (more := self._read()):
             yield from self._cut(more)
         yield from self._finish()
 
-    def close(self) -> None:
-        """Nothing to do: the creator of the source owns what it reads from."""
-
-    def _next(self) -> bytes:
-        data = self._read()
-        if data:
-            self.last_activity = time.monotonic()
-        return data
-
     def _cut(self, data: bytes) -> Iterator[bytes]:
         """The blocks that `data` completes; the rest is kept."""
-        if not self._rest and (plain := _PLAIN.fullmatch(data)):
+        if not self._rest and _PLAIN.fullmatch(data):
             self._after_cr = False
             self._check_size(len(data))
-            if plain[1] is not None:
-                self.last_event_id = _text(plain[1])
             yield data
             return
         data = _BLANK_LINES.sub(b"\n\n", self._normalise(data))
@@ -169,24 +144,9 @@ class BlockSource:
         self._rest.clear()
         if not block:
             return iter(())
-        self._note(block)
         if block.count(b"\n") > _LINES_AT_ONCE:
             return self._in_pieces(block)
         return iter((block,))
-
-    def _note(self, block: bytes) -> None:
-        """Remember ids and the retry time, report comments; the common block of data lines is passed at a glance."""
-        if block.startswith(b"data") and b"\ni" not in block and b"\nr" not in block and b"\n:" not in block:
-            return
-        for line in block.split(b"\n"):
-            field, _, value = line.partition(b":")
-            value = value.removeprefix(b" ")
-            if field == b"id" and b"\0" not in value:
-                self.last_event_id = _text(value)
-            elif field == b"retry" and value.isdigit() and len(value) < 10:
-                self.retry_ms = int(value)
-            elif line.startswith(b":") and self._on_comment is not None:
-                self._on_comment(_text(value))
 
     def _in_pieces(self, block: bytes) -> Iterator[bytes]:
         """A block of very many lines as several that sseclient-py reads one by one; all but the last are `continued`."""
@@ -240,11 +200,6 @@ class EventReader:
 
     def __init__(self, source: BlockSource) -> None:
         self.source = source
-
-    @property
-    def last_event_id(self) -> str | None:
-        """The id that the stream sent last, with this event or an earlier one."""
-        return self.source.last_event_id
 
     def __iter__(self) -> Iterator[ServerEvent]:
         parts: list[str] = []

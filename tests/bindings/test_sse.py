@@ -188,35 +188,14 @@ def test_an_unfinished_comment_or_a_lonely_id_at_the_end_is_no_loss() -> None:
     assert data(events(b"data: {}\n\nid: 8\n")) == ["{}"]
 
 
-def test_the_last_event_id_is_remembered() -> None:
-    stream = reader(b"id: 5\ndata: a\n\n", b"data: b\n\n", b"id: 77\n\n", b"data: c\n\nid\ndata: d\n\n")
+def test_each_event_has_its_own_id() -> None:
+    found = events(b"id: 5\ndata: a\n\n", b"data: b\n\n", b"id: 77\n\n", b"data: c\n\nid\ndata: d\n\n")
 
-    seen = [(event.data, event.id, stream.last_event_id) for event in stream]
-
-    assert seen == [("a", "5", "5"), ("b", None, "5"), ("c", None, "77"), ("d", "", "")]
+    assert [(event.data, event.id) for event in found] == [("a", "5"), ("b", None), ("c", None), ("d", "")]
 
 
-def test_an_id_with_a_null_character_is_passed_over() -> None:
-    stream = reader(b"id: 5\ndata: a\n\nid: 6\x007\ndata: b\n\n")
-
-    assert [stream.last_event_id for _ in stream] == ["5", "5"]
-
-
-def test_the_retry_time_is_a_number_of_milliseconds() -> None:
-    source = reader(b"retry: 2500\n\nretry: soon\n\ndata: x\n\n").source
-
-    assert data(EventReader(source)) == ["x"]
-    assert source.retry_ms == 2500
-
-
-def test_comments_are_reported_and_count_as_activity() -> None:
-    said: list[str] = []
-    source = reader(b": hb\n\n:\n\ndata: x\n: inside\n\n", on_comment=said.append).source
-    source.last_activity = 0.0
-
-    assert data(EventReader(source)) == ["x"]
-    assert said == ["hb", "", "inside"]
-    assert time.monotonic() - source.last_activity < 60
+def test_retry_times_and_comments_are_passed_over() -> None:
+    assert data(events(b"retry: 2500\n\n: hb\n\n:\n\ndata: x\nretry: soon\n: inside\n\n")) == ["x"]
 
 
 def test_what_is_not_utf_8_is_refused() -> None:
