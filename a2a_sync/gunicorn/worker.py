@@ -10,19 +10,25 @@ from __future__ import annotations
 import errno
 import io
 import os
+import queue
 import resource
 import selectors
 import socket
 import ssl
+import threading
 import time
 import weakref
+from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import Any
 
+from gunicorn import util
 from gunicorn.http2 import negotiation
 from gunicorn.workers import gthread
 
 from a2a_sync.gunicorn.buffers import STEP, ClientSocket, IncomingRequest, is_whole
+from a2a_sync.gunicorn.requests import Heads, Parser, Response
 from a2a_sync.limits import Limits
 from a2a_sync.wsgi.process import Site, served
 
@@ -100,6 +106,8 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
     def init(self) -> None:
         if self.initialized:
             return
+        if self.buffered:
+            self.parser = Parser(self._worker.heads, self)
         super().init()
         if type(self.sock) is ssl.SSLSocket:
             self.sock.__class__ = _TLSSocket
@@ -121,6 +129,54 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
             super().close()
 
 
+class _Outcome:
+    """The result of serving a request, in the place of a future; False closes the connection."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def result(self) -> Any:
+        return self._value
+
+    def cancelled(self) -> bool:
+        return False
+
+
+class _Threads:
+    """The threads of a worker. All methods are called on the main thread.
+
+    They have no futures, which cost a condition for each request, and the exit of the process does not wait for them.
+    """
+
+    def __init__(self, size: int, serve: Callable[[Any], None]) -> None:
+        self._size = size
+        self._serve = serve
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._started = 0
+        self._busy = 0
+
+    def submit(self, conn: Any) -> None:
+        """Serve a request of a connection on the next free thread."""
+        self._busy += 1
+        if self._busy > self._started < self._size:
+            self._started += 1
+            threading.Thread(target=self._run, name=f"a2a-request-{self._started}", daemon=True).start()
+        self._queue.put(conn)
+
+    def release(self) -> None:
+        """A request has been served."""
+        self._busy -= 1
+
+    def _run(self) -> None:
+        for conn in iter(self._queue.get, None):
+            self._serve(conn)
+
+    def shutdown(self, wait: bool) -> None:
+        """End each thread after what it serves."""
+        for _ in range(self._started):
+            self._queue.put(None)
+
+
 class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     """The worker class. Its limits are those of the served app, or the defaults of `Limits`.
 
@@ -132,15 +188,18 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
 
     limits: Limits = Limits()
     nr_conns: int
+    alive: bool
+    _next_beat = 0.0
 
     def init_process(self) -> None:
         self._incoming: dict[_Connection, IncomingRequest] = {}
         self._received = 0
         self._writing: dict[_Connection, None] = {}
-        #: Futures of requests that a thread has finished while the response is still being sent, by connection.
+        #: Outcomes of requests that a thread has finished while the response is still being sent, by connection.
         self._finished: dict[_Connection, Any] = {}
         self._lingering: dict[ClientSocket, tuple[float, int]] = {}
         self._next_sweep = 0.0
+        self.heads: Heads = Heads(self.cfg)
         self._sites: weakref.WeakSet[Site] = weakref.WeakSet()
         # A quarter of the files that the process may open is left for the application.
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -151,6 +210,26 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     def run(self) -> None:
         self._read_limits()
         super().run()
+
+    def get_thread_pool(self) -> _Threads:
+        return _Threads(self.cfg.threads, self._serve)
+
+    def _serve(self, conn: Any) -> None:
+        """Serve a request on a pool thread."""
+        outcome: Any = False
+        try:
+            outcome = self.handle(conn)
+        except BaseException:
+            self.log.exception("Error handling request")
+        finally:
+            self.method_queue.defer(self.finish_request, conn, _Outcome(outcome))
+
+    def notify(self) -> None:
+        """Report to the master process that the worker is alive, at most four times a second: it is a system call."""
+        now = time.monotonic()
+        if now >= self._next_beat:
+            self._next_beat = now + _SWEEP_INTERVAL
+            super().notify()
 
     def _read_limits(self) -> None:
         """Use the limits of the app; with several apps inside another framework, the largest value of each limit.
@@ -197,7 +276,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         """Serve the next request of a connection as soon as it has arrived."""
         if conn.initialized or not conn.buffered:
             # At least a part of the request has arrived, usually all of it; `handle` reads it.
-            super().enqueue_req(conn)
+            self.tpool.submit(conn)
         else:
             self._incoming[conn] = IncomingRequest(self.limits.max_body_bytes)
             self._receive(conn, None)
@@ -208,17 +287,17 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         Returns False for an incomplete request, which the main thread then receives.
         """
         if conn.buffered and not conn.arrived:
-            buffer = conn.parser.unreader.buf
-            buffer.seek(0, io.SEEK_END)
+            unreader = conn.parser.unreader
+            data = unreader.take_buffered()
             try:
-                buffer.write(os.read(conn.sock.fileno(), _FIRST_READ))
+                data += os.read(conn.sock.fileno(), _FIRST_READ)
             except OSError:
                 pass  # no data, or a broken connection, which `_receive` detects
-            conn.sock.received = is_whole(buffer.getvalue())
+            conn.sock.received = is_whole(data)
             if not conn.sock.received:
-                conn.first_bytes = buffer.getvalue()
-                conn.parser.unreader.buf = io.BytesIO()
+                conn.first_bytes = data
                 return False
+            unreader.unread(data)
         conn.arrived = False
         keepalive = super().handle(conn)
         if conn.buffered and (rest := conn.sock.take_unread()):
@@ -227,6 +306,56 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             buffer.seek(0, io.SEEK_END)
             buffer.write(rest)
         return keepalive
+
+    def handle_request(self, req: Any, conn: Any) -> bool:
+        """As in gunicorn, with the response of `Parser.create` for buffered connections."""
+        if not conn.buffered:
+            return bool(super().handle_request(req, conn))
+        environ: dict[str, Any] = {}
+        response = None
+        try:
+            self.cfg.pre_request(self, req)
+            started = datetime.now()
+            response, environ = conn.parser.create(req)
+            environ["wsgi.multithread"] = True
+            self._count(response)
+            body = self.wsgi(environ, response.start_response)
+            try:
+                if isinstance(body, environ["wsgi.file_wrapper"]):
+                    response.write_file(body)
+                else:
+                    for data in body:
+                        response.write(data)
+                response.close()
+            finally:
+                self.log.access(response, req, environ, datetime.now() - started)
+                if hasattr(body, "close"):
+                    body.close()
+            return not response.should_close()
+        except OSError:
+            raise
+        except (Exception, SystemExit):
+            if response is None or not response.headers_sent:
+                raise
+            # An error page would become a part of the response that has begun.
+            self.log.exception("Error handling request")
+            util.close_graceful(conn.sock)
+            raise StopIteration from None
+        finally:
+            try:
+                self.cfg.post_request(self, req, environ, response)
+            except Exception:
+                self.log.exception("Exception in post_request hook")
+
+    def _count(self, response: Response) -> None:
+        """Count a request, and let its response close the connection where it must not be used again."""
+        self.nr += 1
+        if self.nr >= self.max_requests:
+            if self.alive:
+                self.log.info("Autorestarting worker after current request.")
+            self.alive = False
+        if not self.alive or not self.cfg.keepalive or len(self.keepalived_conns) >= self.max_keepalived:
+            response.force_close()
 
     def _receive(self, conn: _Connection, _: Any) -> None:
         """Read the bytes that have arrived, at most about `STEP`. Also called by the poller."""
@@ -279,7 +408,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         """Hand a received request to the thread pool."""
         self._stop_receiving(conn, served=True)
         conn.set_request(incoming)
-        super().enqueue_req(conn)
+        self.tpool.submit(conn)
 
     def _stop_receiving(self, conn: _Connection, *, served: bool = False) -> None:
         self._incoming.pop(conn, None)
@@ -328,6 +457,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         The rest of an incomplete request is received; else the connection is reused or closed when its response is
         sent.
         """
+        self.tpool.release()
         self._received -= conn.received_bytes
         conn.received_bytes = 0
         if conn.first_bytes is not None:

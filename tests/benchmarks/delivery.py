@@ -22,7 +22,7 @@ IDLE = 10.0
 def delivery() -> Iterator[Row]:
     """Events to another process on the same SQLite file, and two idle processes with an open stream each."""
     with tempfile.TemporaryDirectory(prefix="a2a-bench-") as folder, ExitStack() as stack:
-        setup = servers.gunicorn(servers.OURS, STORE=f"sqlite:///{folder}/shared.db")
+        setup = servers.ours(STORE=f"sqlite:///{folder}/shared.db")
         here, there = (stack.enter_context(Server(setup)) for _ in range(2))
         inside, across = [], []
         for _ in range(ROUNDS):

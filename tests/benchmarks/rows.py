@@ -198,7 +198,7 @@ def pages() -> Iterator[Row]:
 
 
 def gunicorn_with(count: int, **variables: str) -> Setup:
-    return servers.gunicorn(servers.OURS, FILL=str(count), **variables)
+    return servers.ours(FILL=str(count), **variables)
 
 
 # -- growth -------------------------------------------------------------------------------------------------------------
@@ -301,8 +301,8 @@ def held() -> Iterator[Row]:
         name: held_each(setup, count)
         for name, setup in (
             ("sdk", servers.SDK),
-            ("gthread", servers.gunicorn(servers.OURS, threads=count + 50, RUNS=str(count + 50))),
-            ("gevent", servers.gunicorn(servers.OURS, worker="gevent", RUNS=str(count + 50))),
+            ("gthread", servers.ours(threads=count + 50, RUNS=str(count + 50))),
+            ("gevent", servers.ours(worker="gevent", RUNS=str(count + 50))),
         )
     }
     for name, must, goal in (("gthread", 0.5, 0.4), ("gevent", 0.35, 0.3)):

@@ -39,11 +39,17 @@ class Setup:
     folder: Path = AGENTS
 
 
-def gunicorn(app: str, *, threads: int = 16, worker: str = "gthread", **variables: str) -> Setup:
-    """A WSGI agent on one gunicorn worker of this environment."""
-    command = ("-m", "gunicorn", app, "--workers", "1", "--worker-class", worker, "--keep-alive", "60")
+def gunicorn(app: str, *settings: str, threads: int = 16, worker: str = "gthread", **variables: str) -> Setup:
+    """A WSGI agent on one gunicorn worker of this environment, with gunicorn's defaults or with `settings`."""
+    command = ("-m", "gunicorn", app, *(settings or ("--worker-class", worker)), "--workers", "1", "--keep-alive", "60")
     limits = ("--worker-connections", "6000", "--timeout", "300", "--log-level", "error")
     return Setup("ours", (*command, *limits, *(("--threads", str(threads)) if worker == "gthread" else ())), variables)
+
+
+def ours(app: str = OURS, *, threads: int = 16, worker: str = "gthread", **variables: str) -> Setup:
+    """This library on one worker with the settings that its users get; the other options are those of `gunicorn`."""
+    settings = "python:a2a_sync.gunicorn" + (".gevent" if worker == "gevent" else "")
+    return gunicorn(app, "-c", settings, threads=threads, worker=worker, **variables)
 
 
 def pinned(workers: int) -> Setup:
@@ -59,8 +65,8 @@ def uvicorn(environment: str, app: str, **variables: str) -> Setup:
     return Setup(environment, ("-m", "uvicorn", app, "--log-level", "error", "--no-access-log"), variables)
 
 
-MEMORY = gunicorn(OURS)
-SQLITE = gunicorn(OURS, STORE="sqlite:///{folder}/ours.db")
+MEMORY = ours()
+SQLITE = ours(STORE="sqlite:///{folder}/ours.db")
 FLOOR = gunicorn("floor:app")
 SDK = uvicorn("sdk", "sdk:app")
 SDK_SQLITE = uvicorn("sdk", "sdk:app", DATABASE="{folder}/sdk.db")

@@ -69,7 +69,7 @@ def _read(url: str, statement: str) -> Any:
 
 
 def _on(url: str, **variables: str) -> Setup:
-    return servers.gunicorn(servers.OURS, STORE=url, **variables)
+    return servers.ours(STORE=url, **variables)
 
 
 # -- times ----------------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def _takeover(server: Postgres) -> Row:
 def _idle(server: Postgres) -> Iterator[Row]:
     """Streams of waiting tasks, at another process than the one that made them."""
     with _database(server) as url, ExitStack() as stack:
-        setup = servers.gunicorn(servers.OURS, worker="gevent", STORE=url, RUNS=str(IDLE_STREAMS + 100))
+        setup = servers.ours(worker="gevent", STORE=url, RUNS=str(IDLE_STREAMS + 100))
         here, there = (stack.enter_context(Server(setup)) for _ in range(2))
         tasks: list[dict[str, Any]] = []
 

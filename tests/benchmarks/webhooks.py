@@ -24,7 +24,7 @@ def webhooks() -> Iterator[Row]:
     """Push notifications of tasks on SQLite to 16 receivers, from the first send to the last delivery."""
     with ExitStack() as stack:
         receivers = stack.enter_context(Receivers(RECEIVERS))
-        setup = servers.gunicorn(servers.OURS, STORE="sqlite:///{folder}/ours.db", PUSH="1")
+        setup = servers.ours(STORE="sqlite:///{folder}/ours.db", PUSH="1")
         server = stack.enter_context(Server(setup))
         each = _deliveries(server, receivers, 1, lambda before: _settled(receivers, before))[0]
         deliveries, sends = [], []

@@ -13,7 +13,7 @@ from typing import Any
 from a2a_sync import DataPart, Task
 from tests.benchmarks.environments import ROOT
 from tests.benchmarks.frameworks.work import TOKEN
-from tests.benchmarks.servers import Server, Setup, gunicorn, uvicorn
+from tests.benchmarks.servers import Server, Setup, ours, uvicorn
 
 #: What names the caller, for servers that refuse others their card too.
 AUTHORIZATION = {"Authorization": f"Bearer {TOKEN}"}
@@ -79,7 +79,7 @@ def setup(name: str, side: str, kind: str, folder: Path) -> Setup:
     variables |= {"HOME": str(folder), "CREWAI_DISABLE_TELEMETRY": "true", "LANGSMITH_TRACING": "false"}
     app = "tests.benchmarks.frameworks.served:app"
     if side == "ours":
-        return Setup(name, gunicorn(app).command, variables, folder=folder)
+        return Setup(name, ours(app).command, variables, folder=folder)
     if name != "langgraph":
         return Setup(name, uvicorn(name, app).command, variables, folder=folder)
     graphs = {graph: f"{_AGENTS}/langgraph.py:{graph}_graph" for graph in ("shop", "prices")}

@@ -1,0 +1,210 @@
+"""Requests and responses of the worker of `a2a_sync.gunicorn`: those of gunicorn, with less work for each of them.
+
+A client repeats the heads of its requests byte for byte, but for the length of the body. Gunicorn parses a head once, and `Heads`
+makes later requests with the same bytes from the result. A `Response` sends its head together with the first bytes of its body.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from gunicorn.http import wsgi
+from gunicorn.http.body import LengthReader
+from gunicorn.http.message import Request
+from gunicorn.http.parser import RequestParser
+from gunicorn.util import http_date
+
+#: The most heads that a worker keeps, and the most bytes of each.
+_MAX_HEADS = 256
+_MAX_HEAD_BYTES = 4096
+#: The most bytes of a body that are copied in order to send them together with the head.
+_MAX_JOINED_BYTES = 64 * 1024
+#: The longest value of a response header, in characters, whose check is kept.
+_MAX_KEPT_VALUE = 200
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r\n", re.IGNORECASE)
+#: The attributes of a request that its head does not give.
+_OF_ONE_MESSAGE = ("unreader", "body", "req_number", "peer_addr", "remote_addr")
+#: What gunicorn puts into the environ for one request or one connection.
+_OF_ONE_REQUEST = ("wsgi.input", "wsgi.errors", "wsgi.early_hints", "gunicorn.socket", "REMOTE_ADDR", "REMOTE_PORT")
+
+
+class _Head(NamedTuple):
+    """A parsed head: the attributes of its request, and its environ without what belongs to one request."""
+
+    attributes: dict[str, Any]
+    environ: dict[str, Any]
+    #: The place of Content-Length in the headers of the request.
+    length_at: int | None
+
+
+class KnownRequest(Request):  # type: ignore[misc]
+    """A request that is made from a known head. Its whole body has arrived."""
+
+    #: Without what belongs to one connection.
+    environ: dict[str, Any]
+    body: Any
+    unreader: Any
+    req_number: int
+    peer_addr: Any
+    remote_addr: Any
+    #: The bytes after the request.
+    rest: bytes
+
+    def __init__(self, head: _Head, data: bytes, end: int, length: bytes) -> None:
+        attributes = self.__dict__
+        attributes.update(head.attributes)
+        self.trailers: list[Any] = []
+        self.headers: list[tuple[str, str]] = attributes["headers"].copy()
+        self.environ = head.environ.copy()
+        if head.length_at is not None:
+            digits = self.environ["CONTENT_LENGTH"] = length.decode()
+            self.headers[head.length_at] = ("CONTENT-LENGTH", digits)
+        ends = end + int(length)
+        self.body = self.environ["wsgi.input"] = io.BytesIO(data[end:ends])
+        self.rest = data[ends:]
+
+
+class Heads:
+    """The heads that a worker has parsed. Safe from many threads.
+
+    What a head means depends on its bytes, on the address that the client has connected to, and on gunicorn's settings. With
+    settings by which the address of the client matters as well, no head is kept.
+    """
+
+    def __init__(self, cfg: Any) -> None:
+        self._enabled = not (cfg.secure_scheme_headers or cfg.forwarder_headers) and cfg.proxy_protocol == "off"
+        self._known: dict[tuple[Any, ...], _Head] = {}
+
+    def find(self, data: bytes, server: Any) -> KnownRequest | None:
+        """The request that `data` begins with, if its head is known; all of its bytes must have arrived."""
+        end = data.find(b"\r\n\r\n") + 4
+        key, length = _key(data[:end], server)
+        head = self._known.get(key)
+        return None if head is None else KnownRequest(head, data, end, length)
+
+    def keep(self, data: bytes, server: Any, request: Request, environ: dict[str, Any]) -> None:
+        """Keep the head of a request that gunicorn has parsed from `data`, if it says no more than the bytes to come."""
+        end = data.find(b"\r\n\r\n") + 4
+        with_length = isinstance(getattr(request.body, "reader", None), LengthReader)
+        if not (self._enabled and with_length and end <= _MAX_HEAD_BYTES) or request._expected_100_continue:
+            return
+        places = [place for place, (name, _) in enumerate(request.headers) if name == "CONTENT-LENGTH"]
+        attributes = {name: value for name, value in vars(request).items() if name not in _OF_ONE_MESSAGE}
+        environ = {name: value for name, value in environ.items() if name not in _OF_ONE_REQUEST}
+        if len(self._known) >= _MAX_HEADS:
+            self._known.clear()
+        self._known[_key(data[:end], server)[0]] = _Head(attributes, environ, places[0] if places else None)
+
+
+def _key(head: bytes, server: Any) -> tuple[tuple[Any, ...], bytes]:
+    """What a head is known by, and the digits of its Content-Length."""
+    found = _LENGTH.search(head)
+    if found is None:
+        return (server, head), b"0"
+    return (server, head[: found.start(1)], head[found.end(1) :]), found[1]
+
+
+class Parser(RequestParser):  # type: ignore[misc]
+    """The parser of a connection whose requests the worker receives."""
+
+    def __init__(self, heads: Heads, connection: Any) -> None:
+        super().__init__(connection.cfg, connection.sock, connection.client)
+        self._heads = heads
+        self._connection = connection
+        #: The bytes that the current request was parsed from; empty where its head is known, or need not be kept.
+        self._parsed = b""
+
+    def __next__(self) -> Any:
+        self._parsed = b""
+        if self._connection.sock.received:
+            # The request before was read to its end, or its connection would have been closed.
+            data = self.unreader.take_buffered()
+            request = self._heads.find(data, self._connection.server)
+            if request is not None:
+                self.unreader.unread(request.rest)
+                self.req_count += 1
+                request.unreader, request.req_number = self.unreader, self.req_count
+                request.peer_addr = request.remote_addr = self.source_addr
+                self.mesg = request
+                return request
+            self._parsed = data
+            self.unreader.unread(data)
+        return super().__next__()
+
+    def finish_body(self, deadline: float | None = None, max_bytes: int | None = None) -> bool:
+        """As in gunicorn."""
+        return type(self.mesg) is KnownRequest or bool(super().finish_body(deadline, max_bytes))
+
+    def create(self, request: Request) -> tuple[Response, dict[str, Any]]:
+        """The response and the environ of a request, as `gunicorn.http.wsgi.create` makes them."""
+        cfg, sock, client, server = self.cfg, self._connection.sock, self._connection.client, self._connection.server
+        if type(request) is not KnownRequest:
+            response, environ = wsgi.create(request, sock, client, server, cfg, response_class=Response)
+            if self._parsed:
+                self._heads.keep(self._parsed, server, request, environ)
+            return response, environ
+        response, environ = Response(request, sock, cfg), request.environ
+        environ["gunicorn.socket"] = sock
+        environ["wsgi.errors"] = wsgi.WSGIErrorsWrapper(cfg)
+        environ["wsgi.early_hints"] = wsgi._make_early_hints_callback(request, sock, response)
+        if isinstance(client, tuple):
+            environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = client[0], str(client[1])
+        else:
+            environ["REMOTE_ADDR"] = client if isinstance(client, str) else client.decode()
+        return response, environ
+
+
+class Response(wsgi.Response):  # type: ignore[misc]
+    """The response to a request of a buffered connection."""
+
+    headers_sent: bool
+
+    def process_headers(self, headers: list[tuple[str, str]]) -> None:
+        """As in gunicorn; a header that was checked before is not checked again."""
+        for header in headers:
+            name, value = header
+            if name == "Content-Length" and value.isdecimal() and value.isascii():
+                self.response_length = int(value)
+            elif len(value) > _MAX_KEPT_VALUE or not _is_plain(name, value):
+                super().process_headers([header])
+                continue
+            self.headers.append(header)
+
+    def write(self, data: bytes) -> None:
+        """As in gunicorn; the first bytes of the body are sent together with the head."""
+        size = len(data)
+        whole = self.response_length == size
+        if self.headers_sent or not 0 < size <= _MAX_JOINED_BYTES or self._omits_body or not (whole or self.chunked):
+            super().write(data)
+            return
+        head = "".join([*self.default_headers(), *[f"{name}: {value}\r\n" for name, value in self.headers], "\r\n"])
+        body = (b"%X\r\n" % size, data, b"\r\n") if self.chunked else (data,)
+        self.headers_sent = True
+        self.sent = size
+        self.sock.sendall(b"".join((head.encode("latin-1"), *body)))
+
+    def default_headers(self) -> list[str]:
+        """As in gunicorn."""
+        if self.upgrade:
+            return list(super().default_headers())
+        major, minor = self.req.version
+        lines = (
+            f"HTTP/{major}.{minor} {self.status}\r\nServer: {self.version}\r\nDate: {_date(int(time.time()))}\r\n"
+            f"Connection: {'close' if self.should_close() else 'keep-alive'}\r\n"
+        )
+        return [lines, "Transfer-Encoding: chunked\r\n"] if self.chunked else [lines]
+
+
+@lru_cache(1024)
+def _is_plain(name: str, value: str) -> bool:
+    """Whether gunicorn accepts this header, sends it as it is, and does nothing else for it."""
+    probe = wsgi.Response(None, None, None)
+    probe.process_headers([(name, value)])
+    return probe.headers == [(name, value)] and probe.response_length is None and not probe.upgrade
+
+
+_date = lru_cache(2)(http_date)

@@ -1,0 +1,177 @@
+"""The requests and responses of the package's worker for gunicorn are those of gunicorn."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gunicorn.config import Config
+from gunicorn.http import wsgi
+from gunicorn.http.errors import ParseException
+from gunicorn.http.parser import RequestParser
+
+from a2a_sync.gunicorn.requests import Heads, KnownRequest, Parser, Response
+
+HEADS = [
+    b"GET /a%20b?c=d%20e#f HTTP/1.1\r\nHost: agent:80\r\nX-Two: a\r\nX-Two: b\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: agent\r\nContent-Type: application/json\r\ncontent-length:\t5 \r\nAccept: */*\r\n\r\nhello",
+    b"POST / HTTP/1.1\r\nHost: agent\r\nConnection: close\r\nContent-Length: 005\r\n\r\nhello",
+    b"POST /x HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\nhello",
+    b"HEAD http://agent/y HTTP/1.1\r\nHost: agent\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: agent\r\nContent-Length: 0\r\n\r\n",
+]
+#: Requests whose heads say more than a length, or are refused.
+OTHERS = [
+    b"POST / HTTP/1.1\r\nHost: agent\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: agent\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello",
+    b"POST / HTTP/1.1\r\nHost: agent\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
+    b"POST / HTTP/1.1\r\nHost: agent\r\nContent-Length: \r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: agent\r\nX: " + b"y" * 5000 + b"\r\nContent-Length: 5\r\n\r\nhello",
+]
+
+
+class Received(socket.socket):
+    """A socket whose request was received as a whole."""
+
+    received = True
+
+
+@pytest.fixture
+def connection() -> Iterator[Any]:
+    """A connection of the worker."""
+    ours, peer = socket.socketpair()
+    cfg = Config()
+    cfg.set("forwarder_headers", "")
+    cfg.set("secure_scheme_headers", {})
+    with peer, Received(fileno=ours.detach()) as sock:
+        yield SimpleNamespace(cfg=cfg, sock=sock, client=("192.0.2.1", 4321), server=("127.0.0.1", 8000))
+
+
+def parse(parser: Any, data: bytes) -> tuple[Any, dict[str, Any]]:
+    """The next request of a parser, and its environ."""
+    parser.unreader.unread(data)
+    request = next(parser)
+    return request, parser.create(request)[1]
+
+
+def parsed(connection: Any, data: bytes) -> Any:
+    """The request that gunicorn parses from `data`."""
+    parser = RequestParser(connection.cfg, connection.sock, connection.client)
+    parser.unreader.unread(data)
+    return next(parser)
+
+
+def plain(values: dict[str, Any]) -> dict[str, Any]:
+    """`values` without those that are an object of each request."""
+    of_each = ("wsgi.input", "wsgi.errors", "wsgi.early_hints", "body", "unreader", "environ", "rest")
+    return {name: value for name, value in values.items() if name not in of_each}
+
+
+@pytest.mark.parametrize("data", HEADS)
+def test_a_repeated_head_gives_the_request_of_the_first_one(connection: Any, data: bytes) -> None:
+    heads = Heads(connection.cfg)
+    first, expected = parse(Parser(heads, connection), data)
+    connection.client = ("192.0.2.2", 1234)
+    again, environ = parse(Parser(heads, connection), data)
+    assert type(again) is KnownRequest
+    assert plain(vars(again)) == {
+        **plain(vars(first)),
+        "peer_addr": connection.client,
+        "remote_addr": connection.client,
+    }
+    assert plain(environ) == {**plain(expected), "REMOTE_ADDR": "192.0.2.2", "REMOTE_PORT": "1234"}
+    assert environ.keys() == expected.keys()
+    assert again.should_close() is first.should_close()
+    assert environ["wsgi.input"].read() == first.body.read()
+
+
+def test_bodies_of_other_lengths_and_further_requests_are_separated(connection: Any) -> None:
+    heads = Heads(connection.cfg)
+    parser = Parser(heads, connection)
+    parse(parser, HEADS[1])
+    longer = HEADS[1].replace(b"\t5 ", b"\t7 ") + b"!!"
+    request, environ = parse(parser, longer + HEADS[0])
+    assert type(request) is KnownRequest
+    assert environ["CONTENT_LENGTH"] == "7"
+    assert ("CONTENT-LENGTH", "7") in request.headers
+    assert request.body.read() == b"hello!!"
+    assert next(parser).path == "/a%20b"
+
+
+@pytest.mark.parametrize("data", OTHERS)
+def test_a_head_that_says_more_is_parsed_each_time(connection: Any, data: bytes) -> None:
+    heads = Heads(connection.cfg)
+    for other in HEADS:
+        parse(Parser(heads, connection), other)
+    for _ in range(2):
+        try:
+            request = parse(Parser(heads, connection), data)[0]
+        except ParseException:
+            continue
+        assert type(request) is not KnownRequest
+
+
+def test_no_head_is_kept_where_the_meaning_depends_on_the_client(connection: Any) -> None:
+    connection.cfg.set("secure_scheme_headers", {"X-FORWARDED-PROTO": "https"})
+    heads = Heads(connection.cfg)
+    assert all(type(parse(Parser(heads, connection), HEADS[1])[0]) is not KnownRequest for _ in range(2))
+
+
+def test_heads_do_not_fill_the_memory(connection: Any) -> None:
+    heads = Heads(connection.cfg)
+    for number in range(1000):
+        parse(Parser(heads, connection), b"GET /%d HTTP/1.1\r\nHost: agent\r\n\r\n" % number)
+    assert len(heads._known) <= 256
+
+
+@pytest.mark.parametrize("data", [HEADS[0], HEADS[3], HEADS[4]], ids=["1.1", "1.0", "HEAD"])
+@pytest.mark.parametrize(
+    ("status", "headers", "body"),
+    [
+        ("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "5")], [b"hello"]),
+        ("200 OK", [("Content-Length", "5")], [b"hel", b"lo, it"]),
+        ("200 OK", [("Content-Length", "5")], [b"hello, it"]),
+        ("200 OK", [("Content-Length", "5")], [b"", b"hello"]),
+        ("200 OK", [("Content-Length", "0")], []),
+        ("200 OK", [("Content-Type", "text/event-stream")], [b"data: 1\n\n", b"", b"data: 2\n\n"]),
+        ("204 No Content", [("Content-Length", "5")], [b"hello"]),
+        ("304 Not Modified", [("ETag", "x")], []),
+        ("200 OK", [("Connection", "close"), ("X", " y "), ("X", "y"), ("Content-Length", "100000")], [b"z" * 100_000]),
+        ("101 Switching Protocols", [("Connection", "upgrade"), ("Upgrade", "websocket")], []),
+    ],
+)
+def test_a_response_has_the_bytes_of_gunicorn(
+    connection: Any, data: bytes, status: str, headers: list[tuple[str, str]], body: list[bytes]
+) -> None:
+    request = parsed(connection, data)
+    responses = []
+    for kind in (wsgi.Response, Response, Response):
+        writes: list[bytes] = []
+        response = kind(request, SimpleNamespace(sendall=writes.append), connection.cfg)
+        response.start_response(status, list(headers))
+        for piece in body:
+            response.write(piece)
+        response.close()
+        lines = [line for line in b"".join(writes).split(b"\r\n") if not line.startswith(b"Date: ")]
+        responses.append((lines, response.should_close()))
+    assert responses[0] == responses[1] == responses[2]
+
+
+@pytest.mark.parametrize("header", [("X", "a\r\nb"), ("X y", "a"), ("Content-Length", "²"), ("X", "a\0")])
+def test_a_header_that_gunicorn_refuses_is_refused_each_time(connection: Any, header: tuple[str, str]) -> None:
+    request = parsed(connection, HEADS[0])
+    for kind in (wsgi.Response, Response, Response):
+        with pytest.raises((ParseException, ValueError)):
+            kind(request, connection.sock, connection.cfg).start_response("200 OK", [header])
+
+
+def test_head_and_body_are_sent_in_one_write(connection: Any) -> None:
+    for headers in ([("Content-Length", "5")], []):
+        writes: list[bytes] = []
+        response = Response(parsed(connection, HEADS[0]), SimpleNamespace(sendall=writes.append), connection.cfg)
+        response.start_response("200 OK", headers)
+        response.write(b"hello")
+        assert len(writes) == 1
