@@ -27,11 +27,9 @@ MARK = "urn:a2a-sync:ask:1"
 INTERRUPT = "urn:a2a-sync:interrupt:1"
 YES = ("yes", "y", "yeah", "yep", "ok", "okay", "sure", "true")
 NO = ("no", "n", "nope", "nah", "false")
-#: What makes the words of an agreement something else: "not ok", "I'm not sure", "yes, but only the first", "is that true?".
-_RESERVATION = re.compile(
-    r"\b(?:not|never|cannot|(?:do|does|did|is|was|would|should|ca|wo)nt|stop|cancel|abort|wait|unsure"
-    r"|but|if|only|unless|except)\b|n['\u2019]t\b|\?"
-)
+#: Words beside an agreement that leave it one. With any other the text may mean something else: "ok, what would that delete".
+_POLITE = {"please", "thanks", "thank", "you", "go", "ahead", "do", "it", "that", "so"}
+_POLITE |= {"i", "agree", "approve", "confirm", "of", "course", "fine"}
 
 
 class AskError(A2AError, RuntimeError):
@@ -148,15 +146,16 @@ def current_flow_id() -> object:
 
 
 def yes_or_no(text: str, yes: Iterable[str] = YES, no: Iterable[str] = NO) -> bool | None:
-    """True or False if `text` contains a word of `yes` or of `no`; None if it contains neither or both.
+    """True if `text` agrees: a word of `yes`, and beside it only polite English ones. False if it has a word of `no`.
 
-    Also None if a text that agrees is a question, or has an English word of negation or restriction ("not", "but", "only"):
-    what it agrees to is not certain.
+    None if it has words of both or of neither, or agrees in other words too, or in a question: what it agrees to is not certain.
     """
     folded = text.casefold()
-    words = set(re.findall(r"\w+", folded))
-    agrees, declines = (any(word.casefold() in words for word in side) for side in (yes, no))
-    return None if agrees == declines or (agrees and _RESERVATION.search(folded)) else agrees
+    words = set(re.findall(r"[\w'\u2019]+", folded))
+    agreeing, declining = ({word.casefold() for word in side} for side in (yes, no))
+    if words & declining:
+        return None if words & agreeing else False
+    return True if words & agreeing and words <= agreeing | _POLITE and "?" not in folded else None
 
 
 def chosen_option(text: str, options: Sequence[str]) -> str | None:

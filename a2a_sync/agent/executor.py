@@ -319,7 +319,7 @@ class RequestContext:
         return self._ask(self.agent_message(question), ())
 
     def confirm(self, question: str, *, yes: Sequence[str] = YES, no: Sequence[str] = NO) -> bool:
-        """`ask` a yes-or-no question, and repeat it until the answer has a word of `yes` or of `no`, but not of both.
+        """`ask` a yes-or-no question, and repeat it until the answer agrees or declines, as `yes_or_no` understands it.
 
         Raises as `ask`.
         """

@@ -336,6 +336,14 @@ def test_an_answer_names_its_question_or_can_only_mean_one(
     assert (task.state, task.text) == (S.COMPLETED, repr(expected))
 
 
+@pytest.mark.parametrize("answer", ["ok, what would that buy", "I refuse, ok", "show me the true price", "ok nein"])
+@pytest.mark.parametrize("as_data", [False, True])
+def test_words_beside_an_agreement_approve_nothing(serve: Any, answer: str, as_data: bool) -> None:
+    client = serve(asking(BUY))
+    task = send(client, DataPart({"b": answer}) if as_data else answer, task_id=send(client).id)
+    assert (task.state, task.status.message.text) == (S.INPUT_REQUIRED, "Buy it?")
+
+
 def test_questions_that_stay_open_are_asked_again_and_answers_are_kept(serve: Any) -> None:
     client = serve(asking(BUY, SIZE))
     task = send(client)
