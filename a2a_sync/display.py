@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import suppress
 from html import escape
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
 #: Characters of a text that are shown, in one line and as a block.
@@ -96,12 +98,28 @@ def _text_of(part: Any) -> str:
     return text if len(text) <= _BLOCK else f"{text[:_BLOCK]}\n… {len(text) - _BLOCK} characters more"
 
 
-def free_path(folder: str | os.PathLike[str], name: str) -> Path:
-    """A path in `folder` for a file that a peer has named: a plain name, and none that exists."""
+def plain_path(folder: str | os.PathLike[str], name: str) -> Path:
+    """The path in `folder` for a file that a peer has named: a plain name."""
     plain = re.sub(r"[^\w.-]", "_", name.replace("\\", "/").rpartition("/")[2], flags=re.ASCII).lstrip(".")[-100:]
-    path = Path(folder, plain or "file")
-    number = 2
-    while path.exists():
-        path = path.with_name(f"{Path(plain or 'file').stem}-{number}{Path(plain).suffix}")
-        number += 1
+    return Path(folder, plain or "file")
+
+
+def write_new(path: Path, data: bytes) -> Path:
+    """Write a new file at `path`, or beside it if the name is taken; returns where it is.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    # Of very many files with one name, each would try the names of all before it.
+    for number in range(1, 100):
+        end = "" if number == 1 else f"-{number}"
+        with suppress(FileExistsError):
+            return _write_exclusively(path.with_name(f"{path.stem}{end}{path.suffix}"), data)
+    return _write_exclusively(path.with_name(f"{path.stem}-{token_hex(8)}{path.suffix}"), data)
+
+
+def _write_exclusively(path: Path, data: bytes) -> Path:
+    # Neither an existing file nor the target of a link is overwritten.
+    with path.open("xb") as file:
+        file.write(data)
     return path

@@ -22,7 +22,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, NoReturn, Self, TypeAlias, TypeVar
 
-from a2a_sync.display import Displayed, free_path, one_line
+from a2a_sync.display import Displayed, one_line, plain_path, write_new
 from a2a_sync.errors import DataPartError, InvalidParamsError, NoTaskError, VersionNotSupportedError
 
 __all__ = [
@@ -259,9 +259,10 @@ class FilePart(JSONObject):
         """
         if self.raw is None:
             raise ValueError(f"this part has no bytes, only the address {self.url}: check it, then fetch it")
-        target = free_path(path, self.filename) if Path(path).is_dir() else Path(path)
-        target.write_bytes(self.raw)
-        return target
+        if Path(path).is_dir():
+            return write_new(plain_path(path, self.filename), self.raw)
+        Path(path).write_bytes(self.raw)
+        return Path(path)
 
     @classmethod
     def from_path(
@@ -352,9 +353,8 @@ def _save(parts: Iterable[Part], name: str, folder: str | os.PathLike[str]) -> l
                 written.append(part.save(folder))
             continue
         text, suffix = (part.text, ".txt") if isinstance(part, TextPart) else (json.dumps(part.data, indent=2), ".json")
-        path = free_path(folder, part.filename or f"{name}{suffix}")
-        path.write_text(text, encoding="utf-8")
-        written.append(path)
+        path = plain_path(folder, part.filename or f"{name}{suffix}")
+        written.append(write_new(path, text.encode("utf-8", "replace")))
     return written
 
 

@@ -78,6 +78,38 @@ def test_results_are_saved_under_plain_names(tmp_path: Path) -> None:
         FilePart(url="https://files.example/a").save(tmp_path)
 
 
+def test_a_link_in_the_folder_leads_no_file_elsewhere(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "shared", tmp_path / "elsewhere"
+    folder.mkdir()
+    for name in ("a_b.bin", "answer.txt"):
+        (folder / name).symlink_to(elsewhere)
+    saved = TASK.save(folder)
+    assert [path.name for path in saved] == ["answer-2.txt", "a_b-2.bin", "answer.json"]
+    assert not elsewhere.exists()
+
+
+def test_very_many_files_of_one_name_are_saved_in_linear_time(tmp_path: Path) -> None:
+    many = Artifact(name="many", parts=(FilePart(raw=b"x", filename="same.bin", media_type="a/b"),) * 3_000)
+    tries = 0
+    with pytest.MonkeyPatch.context() as patch:
+        whole = Path.open
+
+        def counted(*arguments: Any, **named: Any) -> Any:
+            nonlocal tries
+            tries += 1
+            return whole(*arguments, **named)
+
+        patch.setattr(Path, "open", counted)
+        saved = many.save(tmp_path)
+    assert len(set(saved)) == 3_000
+    assert tries <= 100 * 3_000
+
+
+def test_a_text_that_has_no_bytes_is_saved(tmp_path: Path) -> None:
+    (path,) = Artifact(name="odd", parts=(TextPart("a\ud800"),)).save(tmp_path)
+    assert path.read_text() == "a?"
+
+
 @pytest.mark.parametrize("shown", [TASK, MESSAGE, ANSWER, CARD, FILE, a2a_sync])
 def test_tab_completion_shows_public_names_only(shown: object) -> None:
     assert dir(shown)

@@ -7,11 +7,11 @@ import mimetypes
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from a2a_sync import Artifact, DataPart, FilePart, TextPart
 from a2a_sync.cli.text import clean
+from a2a_sync.display import write_new
 
 _SUFFIXES = {
     "text/plain": ".txt",
@@ -54,14 +54,7 @@ class Folder:
             OSError: the file cannot be written.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        first = self.path / safe_name(name, "artifact")
-        for number in range(1, 10_000):
-            path = first if number == 1 else first.with_name(f"{first.stem}-{number}{first.suffix}")
-            # Exclusive creation: neither an existing file nor the target of a link is overwritten.
-            with suppress(FileExistsError), path.open("xb") as file:
-                file.write(data)
-                return path
-        raise FileExistsError(f"too many files named {first.name}")
+        return write_new(self.path / safe_name(name, "artifact"), data)
 
     def save_artifacts(self, artifacts: Iterable[Artifact], *, everything: bool) -> Iterator[Path]:
         """Save the files in these artifacts (with `everything`, also texts and data), and yield the paths written."""
@@ -75,13 +68,16 @@ def contents(artifact: Artifact, *, everything: bool) -> Iterator[tuple[str, byt
     title = artifact.name or artifact.artifact_id
     texts = [part for part in artifact.parts if isinstance(part, TextPart)]
     if texts and everything:
-        yield _named(texts[0].filename or title, texts[0].media_type or "text/plain"), artifact.text.encode()
+        yield (
+            _named(texts[0].filename or title, texts[0].media_type or "text/plain"),
+            artifact.text.encode(errors="replace"),
+        )
     for part in artifact.parts:
         if isinstance(part, FilePart) and part.raw is not None:
             yield _named(part.filename or title, part.media_type), part.raw
         elif isinstance(part, DataPart) and everything:
             data = json.dumps(part.data, ensure_ascii=False, indent=2) + "\n"
-            yield _named(part.filename or title, "application/json"), data.encode()
+            yield _named(part.filename or title, "application/json"), data.encode(errors="replace")
 
 
 def _named(name: str, media_type: str) -> str:

@@ -60,6 +60,12 @@ def test_the_chunks_of_a_text_are_one_file_with_the_suffix_of_their_media_type(t
     assert (path.name, path.read_text("utf-8")) == ("report.md", "# A\nü")
 
 
+def test_texts_and_data_that_have_no_bytes_are_saved(tmp_path: Path) -> None:
+    artifact = Artifact(name="odd", parts=(TextPart("a\ud800"), DataPart({"b": "\ud800"})))
+    saved = list(Folder(tmp_path).save_artifacts([artifact], everything=True))
+    assert [path.read_text() for path in saved] == ["a?", '{\n  "b": "?"\n}\n']
+
+
 def test_only_files_are_saved_unless_everything_is_asked_for(tmp_path: Path) -> None:
     parts = (TextPart("text"), DataPart([1]), FilePart(raw=b"raw", media_type="image/png"), FilePart(url="http://x/"))
     artifact = Artifact(name="mixed", parts=parts)
