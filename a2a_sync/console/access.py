@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from wsgiref.types import WSGIEnvironment
@@ -157,15 +158,20 @@ class Access:
         return response
 
     def print_link(self, request: Request) -> None:
-        """Print a login link to standard error: only the operator of the server sees that. Not too often."""
+        """Print a login link to standard error: only the operator of the server sees that. Not too often.
+
+        Only the token is printed where the request names an address that may be one of another program.
+        """
         with self._lock:
             now = time.monotonic()
             if now - self._printed < _PRINT_INTERVAL:
                 return
             self._printed = now
+        host = _own_host(request.environ)
         # A client chose the host and the path: a terminal must not take a part of them for a command.
-        base = re.sub(r"[^!-~]", "", f"{request.scheme}://{request.host}{request.root_path}")
-        sys.stderr.write(f"Console: {self.login_link(base)}\n")
+        base = re.sub(r"[^!-~]", "", f"{request.scheme}://{host or request.host}{request.root_path}")
+        link = self.login_link(base)
+        sys.stderr.write(f"Console: {link if host else 'log in with the token ' + link.rpartition('#')[2]}\n")
         sys.stderr.flush()
 
     def login_link(self, base: str) -> str:
@@ -201,10 +207,33 @@ def host_name(text: str) -> str:
         return ""
 
 
+def _own_host(environ: WSGIEnvironment) -> str:
+    """The host and port of this server in the words of a request; ``""`` where it names a port of another program.
+
+    Other users of the machine can listen on other loopback addresses, which ``localhost`` may mean too.
+    """
+    given, name, port = environ.get("HTTP_HOST", ""), environ["SERVER_NAME"], str(environ["SERVER_PORT"])
+    if is_loopback(name) and (host_name(given) == "localhost" or is_loopback(host_name(given))):
+        return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+    return given if _port(given) in ("", port) else ""
+
+
+def is_loopback(host: str) -> bool:
+    """`host` is a loopback address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _port(host: str) -> str:
+    port = host.rpartition("]")[2].partition(":")[2]
+    return port if port.isascii() and port.isdigit() else ""
+
+
 def cookie_name(environ: WSGIEnvironment, kind: str) -> str:
     """The name of a cookie. It contains the port: browsers send the cookies of one port of a host to all others."""
-    port = environ.get("HTTP_HOST", "").rpartition("]")[2].partition(":")[2]
-    return f"a2a_console_{kind}_{port if port.isascii() and port.isdigit() else ''}"
+    return f"a2a_console_{kind}_{_port(environ.get('HTTP_HOST', ''))}"
 
 
 def _cookies(environ: WSGIEnvironment) -> dict[str, str]:

@@ -44,6 +44,7 @@ from a2a_sync.types import (
     TaskStatusUpdateEvent,
     TextPart,
 )
+from a2a_sync.urls import split_credentials
 from a2a_sync.wsgi.app import A2AApp
 
 logger: Final = get_logger(__name__)
@@ -69,7 +70,9 @@ class RemoteAgent:
     """
 
     def __init__(self, url: str, options: Mapping[str, Any], trusted_keys: object = None) -> None:
-        self.url = url
+        #: Without user and password: pages show it.
+        self.url: str = split_credentials(url)[0]
+        self._target = url
         self.frames: FrameLog = FrameLog()
         self.wants_credentials: bool = False
         self._options = dict(options)
@@ -81,7 +84,7 @@ class RemoteAgent:
         self._make_client()
 
     def _make_client(self) -> None:
-        self.client: Client = Client(self.url, trace=self._trace, **self._options)
+        self.client: Client = Client(self._target, trace=self._trace, **self._options)
 
     def _trace(self, frame: Frame) -> None:
         task_id = _current.get()
@@ -135,7 +138,7 @@ class RemoteAgent:
     def name(self) -> str:
         """The host and path of the agent."""
         parts = urlsplit(self.url)
-        return f"{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}" or self.url
+        return f"{parts.netloc}{parts.path.rstrip('/')}"
 
     def signature(self) -> str:
         """What a check of the card's signature by the trusted keys found; ``""`` where no keys are trusted."""
@@ -144,7 +147,7 @@ class RemoteAgent:
         if not self._signature:
             options = {**self._options, "card_verifier": self._trusted_keys}
             try:
-                with Client(self.url, **options) as client:
+                with Client(self._target, **options) as client:
                     client.card(timeout=_CARD_TIMEOUT)
                 self._signature = "signature is valid"
             except CardSignatureError as error:

@@ -12,6 +12,7 @@ import os
 import secrets
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 #: The environment variable with the key that the processes of a server share.
@@ -63,8 +64,10 @@ class Sessions:
         folder = Path(tempfile.gettempdir())
         family = f"a2a-sync-{self._digest('marks', '')[:16]}-"
         for old in folder.glob(f"{family}*"):
-            if old.stat().st_mtime < time.time() - TOKEN_AGE:
-                old.unlink(missing_ok=True)
+            # Other processes remove marks too, and other users can make files of such names.
+            with suppress(OSError):
+                if old.lstat().st_mtime < time.time() - TOKEN_AGE:
+                    old.unlink()
         try:
             (folder / (family + self._digest("mark", token)[:32])).touch(mode=0o600, exist_ok=False)
         except FileExistsError:

@@ -5,7 +5,6 @@ What renders pages is loaded with the first request for one.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.wrappers import Request
 
-from a2a_sync.console.access import PREFIX, Access, host_name, host_of, refusal
+from a2a_sync.console.access import PREFIX, Access, host_name, host_of, is_loopback, refusal
 from a2a_sync.wsgi.agentpage import CONSOLE_PATH
 from a2a_sync.wsgi.options import ConsoleOptions, HTTPOptions
 from a2a_sync.wsgi.origins import Origins
@@ -114,10 +113,7 @@ class ConsoleSite:
             name = trusted.lower() if trusted.startswith(".") else host_name(trusted)
             if host == name or (name.startswith(".") and (host == name[1:] or host.endswith(name))):
                 return True
-        try:
-            return ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(host)
 
     def login_link(self, base: str) -> str:
         """See `Access.login_link`."""

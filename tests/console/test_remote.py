@@ -247,6 +247,19 @@ def test_credentials_of_another_scheme_or_with_line_breaks_are_refused(open_cons
         assert "These credentials cannot be used" in answer.text
 
 
+def test_the_password_in_an_address_is_on_no_page(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[..., str], remote: Remote
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    app = A2AApp(remote, auth=BasicAuth({"ada": "word-of-ada"}))
+    remote.states = lambda task_id: Client(app, auth=("ada", "word-of-ada")).get_task(task_id).state
+    console = Console(serve(app).replace("//", "//ada:word-of-ada@"))
+    task_id = console.send("hello")
+    console.wait(task_id, TaskState.COMPLETED)
+    assert all("word-of-ada" not in console.page(path) for path in ("", f"t/{task_id}", f"t/{task_id}/frames"))
+    console.site.close(1.0)
+
+
 def test_frames_are_those_on_the_wire_in_order(open_console: Any) -> None:
     console = open_console()
     task = console.wait(console.send("hello"), TaskState.COMPLETED)

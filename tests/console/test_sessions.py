@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from a2a_sync.console import sessions
@@ -67,3 +70,15 @@ def test_the_environment_can_give_the_key(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv(KEY_VARIABLE, "given")
     assert Sessions().admits(Sessions().cookie())
     assert Sessions().shared
+
+
+def test_files_of_other_users_among_the_marks_prevent_no_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    sessions = Sessions(b"k" * 32)
+    assert sessions.redeem(sessions.token())
+    (mark,) = tmp_path.iterdir()
+    family = mark.name[:-32]
+    (tmp_path / f"{family}link").symlink_to("/nowhere/at/all")
+    (tmp_path / f"{family}folder").mkdir()
+    os.utime(tmp_path / f"{family}folder", (0, 0))
+    assert sessions.redeem(sessions.token())

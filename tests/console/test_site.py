@@ -245,6 +245,30 @@ def test_the_login_page_prints_a_link_to_standard_error_only(app: A2AApp, capsys
     )
 
 
+@pytest.mark.parametrize(
+    ("host", "printed"),
+    [
+        ("localhost:8000", "http://127.0.0.1:8000/"),
+        ("127.0.0.1:8000", "http://127.0.0.1:8000/"),
+        # Another user of the machine listens there, and asks for a link.
+        ("localhost:9999", "http://127.0.0.1:8000/"),
+        ("127.66.6.6:8000", "http://127.0.0.1:8000/"),
+        ("[::1]:8000", "http://127.0.0.1:8000/"),
+        ("agents.example:8000", "http://agents.example:8000/"),
+        ("agents.example", "http://agents.example/"),
+        ("agents.example:9999", "log in with the token "),
+    ],
+)
+def test_no_printed_link_leads_to_another_program(capsys: pytest.CaptureFixture[str], host: str, printed: str) -> None:
+    server = {"HTTP_HOST": host, "SERVER_NAME": "127.0.0.1", "SERVER_PORT": "8000"}
+    with A2AApp(make_agent(), console=True, http=HTTPOptions(trusted_hosts=["agents.example"])) as app:
+        assert Browser(app).get("/console/login", environ_overrides=server).status_code == 200
+        line = capsys.readouterr().err
+        assert line.startswith(f"Console: {printed}")
+        token = re.split("[# ]", line.strip())[-1]
+        assert Browser(app).post("/console/login", data={"token": token}).status_code == 303
+
+
 def test_the_printed_link_has_no_character_that_a_terminal_obeys(
     app: A2AApp, capsys: pytest.CaptureFixture[str]
 ) -> None:
