@@ -10,6 +10,7 @@ import asyncio
 import base64
 import contextvars
 import json
+import threading
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
@@ -23,6 +24,8 @@ from a2a_sync.types import Content, Message, StreamResponse, Task, TaskStatusUpd
 
 #: The longest time that a cancel of an abandoned task may take, in seconds.
 _CANCEL_SECONDS = 2.0
+#: Events that wait for a consumer; then no more is read of the agent.
+_MAX_WAITING = 16
 _END = object()
 
 
@@ -52,6 +55,7 @@ class RemoteCall:
         self._options = options
         self._stream: TaskStream | None = None
         self._abandoned = False
+        self._places = threading.Semaphore(_MAX_WAITING)
         #: The task or message that the agent has answered with.
         self.result: Task | Message | None = None
 
@@ -70,12 +74,14 @@ class RemoteCall:
         reading = loop.run_in_executor(None, contextvars.copy_context().run, self._read, put)
         try:
             while (item := await items.get()) is not _END:
+                self._places.release()
                 yield item
             await reading
         finally:
             if not reading.done():
                 reading.add_done_callback(_retrieve)
                 self._abandoned = True
+                self._places.release()
                 loop.run_in_executor(None, self._abandon).add_done_callback(_retrieve)
 
     async def run(self) -> Task | Message:
@@ -92,6 +98,7 @@ class RemoteCall:
             with self._client.stream(self._content, **self._options) as stream:
                 self._stream = stream
                 for event in stream:
+                    self._places.acquire()
                     if self._abandoned and stream.task_id:
                         self._cancel(stream)
                         return

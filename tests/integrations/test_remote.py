@@ -50,3 +50,62 @@ def test_a_call_that_is_abandoned_before_its_first_event_cancels_the_task() -> N
         asyncio.run(abandon())
         (task,) = client.list_tasks().tasks
         eventually(lambda: client.get_task(task.id).state is TaskState.CANCELED)
+
+
+class CountedStream:
+    """A stream, and the number of events that were read of it."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.read = 0
+
+    def __enter__(self) -> CountedStream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stream.close()
+
+    def __iter__(self) -> Any:
+        for event in self.stream:
+            self.read += 1
+            yield event
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def test_no_more_is_read_of_an_agent_than_its_consumer_takes() -> None:
+    agent = Agent("talker")
+
+    @agent.message
+    def answer(message: Message, context: RequestContext) -> str:
+        for number in range(300):
+            context.update(f"{number}")
+        return "done"
+
+    with A2AApp(agent) as app, Client(app) as client:
+        counted: list[CountedStream] = []
+
+        class Counting:
+            def stream(self, *arguments: Any, **options: Any) -> Any:
+                counted.append(CountedStream(client.stream(*arguments, **options)))
+                return counted[0]
+
+        async def consume() -> list[str]:
+            talker: Any = Counting()
+            call = RemoteCall(talker, "talk")
+            texts = []
+            async for event, _ in call.events():
+                if not texts:
+                    ended = lambda: client.list_tasks().tasks[0].state is TaskState.COMPLETED  # noqa: E731
+                    await asyncio.to_thread(eventually, ended)
+                    await asyncio.to_thread(eventually, lambda: counted[0].read > 16)
+                    client.list_tasks()
+                    assert counted[0].read <= 18
+                texts.append(
+                    event.status.message.text if getattr(event, "status", None) and event.status.message else ""
+                )
+            return texts
+
+        texts = asyncio.run(asyncio.wait_for(consume(), TIMEOUT))
+        assert [text for text in texts if text.isdecimal()] == [str(number) for number in range(300)]
