@@ -27,6 +27,7 @@ from a2a_sync import (
     TaskState,
     TextPart,
 )
+from a2a_sync.engine import membership
 from a2a_sync.engine.membership import WorkerMembership
 from a2a_sync.engine.stamp import status_event
 from a2a_sync.errors import OverloadedError
@@ -143,24 +144,35 @@ def test_a_lock_that_holds_up_all_workers_kills_none(stores: Callable[[], SQLite
 def test_a_clock_of_the_store_that_is_set_kills_no_worker(
     stores: Callable[[], SQLiteStore], step: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ahead = [0.0]
-    clock = SimpleNamespace(time_ns=time.time_ns, monotonic=lambda: time.monotonic() + ahead[0])
+    beat, now, ahead = 1_000.0, [0.0], [0.0]  # so long that only the test beats
+    of_store = SimpleNamespace(time_ns=time.time_ns, monotonic=lambda: now[0] + ahead[0])
     for module in (sqlite_workers, sqlite_inspection):
-        monkeypatch.setattr(module, "time", clock)
-    alive, watcher = stores(), stores()
-    held, lost = running_task(alive), []
-    leases = [WorkerMembership(store.workers, lost.append, beat=1.5) for store in (alive, watcher)]
-    for each in leases:
-        each.join()
-    eventually(lambda: all(each._time_of_store() is not None for each in leases), "both to judge")
-    ahead[0] = step
-    before = heartbeats(watcher)[alive.workers.id]
-    eventually(lambda: heartbeats(watcher)[alive.workers.id] > before + 3.0, "two beats")
-    eventually(lambda: leases[1]._time_of_store() is not None, "the watcher to judge again")
-    for each in leases:
-        each.close()
-    assert not lost
-    assert alive.workers.holds(held.token)
+        monkeypatch.setattr(module, "time", of_store)
+    monkeypatch.setattr(membership, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    held, lost = running_task(alive := stores()), []
+    own, watcher = (WorkerMembership(store.workers, lost.append, beat=beat) for store in (alive, stores()))
+
+    def go_on(beats: int, *beating: WorkerMembership) -> None:
+        for quarter in range(4 * beats):
+            now[0] += beat / 4
+            # In the worst order: the worker beats last before the step, and last after it.
+            for phase, each in enumerate(beating):
+                if quarter % 4 == 3 * phase:
+                    each.beat()
+            watcher._check()
+
+    with closing(own), closing(watcher):
+        own.join()
+        watcher.join()
+        go_on(4, watcher, own)
+        assert watcher._time_of_store() is not None
+        ahead[0] = step
+        go_on(8, watcher, own)
+        assert watcher._time_of_store() is not None
+        assert not lost
+        assert alive.workers.holds(held.token)
+        go_on(4, watcher)
+        assert lost == [held]
 
 
 def test_the_heart_beats_on_while_the_runs_of_others_are_taken_over(stores: Callable[[], SQLiteStore]) -> None:
