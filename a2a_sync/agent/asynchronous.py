@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import aclosing, contextmanager, suppress
 from typing import Any
 
@@ -52,16 +52,36 @@ def iterate(generator: AsyncGenerator[Any, Any], context: RequestContext) -> Ite
     Raises:
         TaskCancelled: the A2A task was cancelled, and the asyncio task with it.
     """
-    with _async_task(context) as work:
-        work.coroutine = work.pump(generator)
+    for (item,) in batches(generator, context, ahead=0):
+        yield item
+
+
+def batches(
+    generator: AsyncGenerator[Any, Any], context: RequestContext, *, interval: float = 0.0, ahead: int = 256
+) -> Generator[list[Any], None, None]:
+    """`iterate` for generators with many items: lists of those that the generator has yielded since the list before.
+
+    The generator does not wait for the thread of the run, which costs as much as a small step of the generator itself.
+
+    Parameters:
+        interval: the shortest time between two lists, in seconds. The last one, and one that is full, do not wait for it.
+        ahead: how many items the generator may yield before they are asked for.
+
+    Raises:
+        TaskCancelled: as `iterate`.
+    """
+    with _async_task(context, interval=interval) as work:
+        work.coroutine = work.pump(generator, ahead)
         while work.next():
-            yield work.ready.popleft()
+            yield [work.ready.popleft() for _ in range(len(work.ready))]
         work.result()
 
 
 @contextmanager
-def _async_task(context: RequestContext, coroutine: Coroutine[Any, Any, Any] | None = None) -> Iterator[_AsyncTask]:
-    work = _AsyncTask(context, coroutine)
+def _async_task(
+    context: RequestContext, coroutine: Coroutine[Any, Any, Any] | None = None, *, interval: float = 0.0
+) -> Iterator[_AsyncTask]:
+    work = _AsyncTask(context, coroutine, interval)
     context.on_cancel(work.cancel)
     try:
         yield work
@@ -75,8 +95,9 @@ class _AsyncTask:
     `next`, `result` and `close` are called on that thread, `cancel` on any; the rest on the thread of the loop.
     """
 
-    def __init__(self, context: RequestContext, coroutine: Coroutine[Any, Any, Any] | None) -> None:
+    def __init__(self, context: RequestContext, coroutine: Coroutine[Any, Any, Any] | None, interval: float) -> None:
         self.coroutine = coroutine
+        self._interval = interval
         self.ready: deque[Any] = deque()
         self._context = context
         self._called_on_shared_loop = _on_shared_loop.get()
@@ -92,6 +113,9 @@ class _AsyncTask:
         self._ended = self._closing = self._cancelled = False
         self._wake: Callable[[], None] | None = None
         self._item_request: asyncio.Future[None] | None = None
+        #: When the thread was last woken for items, by the loop's clock, and the timer that wakes it next.
+        self._woken_at = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
 
     # -- on the thread of the run --
 
@@ -206,18 +230,35 @@ class _AsyncTask:
         self._wake_thread()
 
     def _wake_thread(self) -> None:
+        self._stop_timer()
         wake, self._wake = self._wake, None
         if wake is not None:
+            self._woken_at = asyncio.get_running_loop().time()
             wake()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wake_in_time(self) -> None:
+        """Wake the thread, which may wait for items, not before the interval is over."""
+        loop, due = asyncio.get_running_loop(), self._woken_at + self._interval
+        if due <= loop.time():
+            self._wake_thread()
+        elif self._timer is None and self._wake is not None:
+            self._timer = loop.call_at(due, self._wake_thread)
 
     def _request_item(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        if self.ready or self._ended:
+        self._advance()
+        if self._ended:
             self._wake_thread()
-        else:
-            self._advance()
+        elif self.ready:
+            self._wake_in_time()
 
     def _end(self, wake: Callable[[], None]) -> None:
+        self._stop_timer()
         self._closing, self._wake = True, wake
         if self._ended:
             self._wake_thread()
@@ -241,8 +282,8 @@ class _AsyncTask:
             self._cancelled = True
             task.cancel()
 
-    async def pump(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Advance the generator each time the run's thread requests an item."""
+    async def pump(self, generator: AsyncGenerator[Any, Any], ahead: int) -> None:
+        """Advance the generator, at most `ahead` items before the run's thread requests them."""
         async with aclosing(generator):
             step: Awaitable[Any] = anext(generator)
             while True:
@@ -251,10 +292,12 @@ class _AsyncTask:
                 except StopAsyncIteration:
                     return
                 self.ready.append(item)
+                full = len(self.ready) > ahead
                 if not self._closing:
-                    self._wake_thread()
+                    self._wake_thread() if full else self._wake_in_time()
                 try:
-                    await self._item_requested()
+                    if full:
+                        await self._item_requested()
                 except asyncio.CancelledError as cancelled:
                     # Timeouts and cancel scopes around the `yield` cancel this task; raise it in the generator.
                     step = generator.athrow(cancelled)

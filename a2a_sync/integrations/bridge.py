@@ -13,13 +13,13 @@ import json
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
-from a2a_sync.agent.asynchronous import iterate
+from a2a_sync.agent.asynchronous import batches
 from a2a_sync.agent.dialogue import INTERRUPT, yes_or_no
 from a2a_sync.agent.executor import Event, RequestContext, TaskCancelled
 from a2a_sync.card import AgentCard, Skills, as_skills
@@ -66,6 +66,8 @@ __all__ = [
 
 #: The key of the usage in the metadata of a task.
 USAGE = "urn:a2a-sync:usage:1"
+#: So many events of an adapter may wait for the thread of the run.
+_AHEAD = 256
 
 
 # -- what an adapter yields ---------------------------------------------------------------------------------------------
@@ -430,21 +432,29 @@ class Bridge:
 
     def _follow(self, turn: Turn, output: _Output) -> None:
         events = self.events(turn)
-        listed = iter(iterate(events, turn.context) if inspect.isasyncgen(events) else events)  # type: ignore[arg-type]
-        try:
-            for event in listed:
+        listed: Generator[list[BridgeEvent], None, None] = _one_by_one(events)
+        flush = output.flush_soon
+        if isinstance(events, AsyncGenerator):
+            ahead = _AHEAD if self.interval else 0
+            listed, flush = batches(events, turn.context, interval=self.interval, ahead=ahead), output.flush
+        with closing(listed):
+            for batch in listed:
                 turn.context.check_cancelled()
-                output.take(event)
-                if output.ended:
-                    return
-        finally:
-            close = getattr(listed, "close", None)
-            if close is not None:
-                close()
+                for event in batch:
+                    output.take(event)
+                    if output.ended:
+                        return
+                flush()
         output.finish()
 
     def _public_reason(self, error: Exception) -> tuple[TaskState, str]:
         return next((reason for kind, reason in self.public.items() if isinstance(error, kind)), (TaskState.FAILED, ""))
+
+
+def _one_by_one(events: Any) -> Generator[list[BridgeEvent], None, None]:
+    with closing(events) if hasattr(events, "close") else nullcontext():
+        for event in events:
+            yield [event]
 
 
 def _is_factory(agent: Any) -> bool:
@@ -517,24 +527,26 @@ class _Output:
         if event.message != self._message:
             self._end_message()
             self._message = event.message
-        if not event.delta:
-            return
-        with self._lock:
-            self._buffer.append(event.delta)
+        if event.delta:
+            with self._lock:
+                self._buffer.append(event.delta)
+
+    def flush_soon(self) -> None:
+        """Send the joined characters at the end of the interval, on a thread of its own, if that is not over yet."""
         wait = self._sent_at + self._bridge.interval - time.monotonic()
         if wait <= 0:
-            self._flush()
-        else:
+            self.flush()
+        elif self._buffer:
             self._flusher.start(wait)
 
     def _end_message(self) -> None:
-        self._flush()
+        self.flush()
         if self._writer.text:
             self._emit(self._context.agent_message(self._writer.text))
             self._writer.restart()
 
     def _section(self, name: str) -> None:
-        self._flush()
+        self.flush()
         parts = self._answer()
         if not parts:
             return
@@ -543,7 +555,7 @@ class _Output:
         self._writer = self._context.artifact(RESULT_NAMES[0])
         self._message, self._final, self._data = "", None, []
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Send the joined characters. Raises what an earlier piece raised on the thread of the flusher."""
         with self._lock:
             if self._error is not None:
@@ -556,12 +568,12 @@ class _Output:
 
     def _flush_later(self) -> None:
         try:
-            self._flush()
+            self.flush()
         except BaseException as error:
             self._error = error
 
     def _note(self, *content: str | Part) -> None:
-        self._flush()
+        self.flush()
         self._context.update([one for one in content if one != ""])
 
     def _tool(self, text: str, part: Part) -> None:
@@ -569,7 +581,7 @@ class _Output:
             self._note(text, part)
 
     def _emit(self, *events: Event) -> None:
-        self._flush()
+        self.flush()
         self.ended = end_run(events)
         if self.ended:
             self._store_memory()
@@ -587,7 +599,7 @@ class _Output:
             asked = self._asked
             self.ask(_Pending(asked.questions, {}, self._writer.artifact_id, asked.pending, asked.authorization))
             return
-        self._flush()
+        self.flush()
         parts = self._answer()
         events: list[Event] = []
         if parts:
@@ -612,7 +624,7 @@ class _Output:
     def end(self, state: TaskState, text: str, metadata: Metadata | None = None) -> None:
         """End the task in another state than completed."""
         with suppress(TaskCancelled):
-            self._flush()
+            self.flush()
         self._remember.clear()
         self._metadata.update(metadata or {})
         self._end(TaskStatus(state=state, message=self._context.agent_message(text)))

@@ -39,7 +39,6 @@ try:
     from pydantic_ai.capabilities import ReinjectSystemPrompt
     from pydantic_ai.exceptions import ApprovalRequired, UsageLimitExceeded
     from pydantic_ai.models import Model, StreamedResponse
-    from pydantic_ai.run import AgentRunResultEvent
 except ImportError as _error:
     raise ImportError("PydanticAIBridge needs Pydantic AI: pip install 'a2a-sync[pydantic-ai]'") from _error
 
@@ -58,7 +57,7 @@ class PydanticAIBridge(Bridge):
 
     Parameters:
         agent: the agent, or a function that makes it.
-        run: further arguments of ``Agent.run_stream_events``, such as ``usage_limits``.
+        run: further arguments of ``Agent.iter``, such as ``usage_limits``.
         options: those of `Bridge`. ``deps`` becomes the dependencies of the agent.
     """
 
@@ -77,7 +76,8 @@ class PydanticAIBridge(Bridge):
         pending: Any = turn.pending or {"messages": turn.memory, "kept": len(turn.memory)}
         output = agent.output_type
         types = [*output, DeferredToolRequests] if isinstance(output, list) else [output, DeferredToolRequests]
-        run = agent.run_stream_events(
+        step = 0
+        async with agent.iter(
             None if turn.resumes else [_content(part) for part in turn.message.parts],
             output_type=types,
             message_history=messages.ModelMessagesTypeAdapter.validate_json(dumps(pending["messages"])),
@@ -85,21 +85,17 @@ class PydanticAIBridge(Bridge):
             deps=turn.deps,
             capabilities=[ReinjectSystemPrompt(), *self._run.get("capabilities", ())],
             **{name: value for name, value in self._run.items() if name != "capabilities"},
-        )
-        result: Any = None
-        step = 0
-        async with run as events:
-            async for event in events:
-                if isinstance(event, AgentRunResultEvent):
-                    result = event.result
-                elif isinstance(event, messages.FunctionToolResultEvent):
-                    step += 1
-                    part = event.part
-                    failed = getattr(part, "outcome", "success") != "success"
-                    yield ToolResult(tool_call_id=part.tool_call_id, content=_shown(part.content), is_error=failed)
-                else:
-                    for one in _reported(event, str(step)):
-                        yield one
+        ) as run:
+            # `run_stream_events` would give the same events by a task of its own, at a switch for each.
+            async for node in run:
+                if not (agent.is_model_request_node(node) or agent.is_call_tools_node(node)):
+                    continue
+                async with node.stream(run.ctx) as events:
+                    async for event in events:
+                        for one in _reported(event, str(step)):
+                            step += isinstance(one, ToolResult)
+                            yield one
+        result = run.result
         used = result.usage
         yield Usage(used.input_tokens, used.output_tokens, used.requests)
         history = _kept(result.all_messages())
@@ -130,6 +126,9 @@ def _reported(event: Any, step: str) -> Iterator[BridgeEvent]:
             yield Text(text, step)
         case messages.FunctionToolCallEvent(part=call):
             yield ToolCall(id=call.tool_call_id, name=call.tool_name, arguments=call.args_as_dict())
+        case messages.FunctionToolResultEvent(part=part):
+            failed = getattr(part, "outcome", "success") != "success"
+            yield ToolResult(tool_call_id=part.tool_call_id, content=_shown(part.content), is_error=failed)
 
 
 def _shown(content: Any) -> str:

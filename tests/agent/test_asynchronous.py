@@ -11,11 +11,11 @@ import pytest
 
 from a2a_sync import Agent, Client
 from a2a_sync.agent import asynchronous
-from a2a_sync.agent.asynchronous import iterate, run_coroutine
+from a2a_sync.agent.asynchronous import batches, iterate, run_coroutine
 from a2a_sync.agent.executor import TaskCancelled
 from a2a_sync.concurrency.gevent import gevent_hub_caller
 from a2a_sync.types import TaskState
-from tests.engine import TIMEOUT, Background, Gate, in_child, serving
+from tests.engine import TIMEOUT, Background, Gate, eventually, in_child, serving
 
 
 @pytest.fixture
@@ -90,6 +90,63 @@ def test_a_generator_that_is_left_early_is_closed(serve):
         plain = iterate(items(), context)
         assert next(plain) == 1
         plain.close()
+        assert closed == [True]
+        return "left"
+
+    assert serve(handler).send().text == "left"
+
+
+def test_a_generator_runs_ahead_of_the_thread_but_not_too_far(serve):
+    made = []
+
+    async def items():
+        for n in range(6):
+            made.append(n)
+            yield n
+
+    def handler(message, context):
+        lists = batches(items(), context, ahead=2)
+        # The loop works on while the thread does something else.
+        found = [next(lists)]
+        eventually(lambda: len(made) >= 3)
+        found += lists
+        assert [item for one in found for item in one] == list(range(6))
+        assert max(map(len, found)) <= 3
+        return "read"
+
+    assert serve(handler).send().text == "read"
+
+
+def test_items_within_the_interval_come_together_and_the_last_do_not_wait_for_it(serve):
+    async def items():
+        for n in range(100):
+            yield n
+            await asyncio.sleep(0)
+
+    def handler(message, context):
+        found = list(batches(items(), context, interval=TIMEOUT * 9))
+        assert [item for one in found for item in one] == list(range(100))
+        assert len(found) <= 2
+        return "read"
+
+    assert serve(handler).send().text == "read"
+
+
+def test_a_generator_that_ran_ahead_and_is_left_early_is_closed(serve):
+    closed = []
+
+    async def items():
+        try:
+            yield 1
+            await asyncio.sleep(TIMEOUT * 9)
+        finally:
+            await asyncio.sleep(0)
+            closed.append(True)
+
+    def handler(message, context):
+        lists = batches(items(), context)
+        assert next(lists) == [1]
+        lists.close()
         assert closed == [True]
         return "left"
 

@@ -109,6 +109,18 @@ def test_characters_within_the_interval_are_joined(serve: Any) -> None:
     assert [len(text) for _, _, text in found] == [1, 999, 1000]
 
 
+def test_an_asynchronous_adapter_is_not_held_up_by_its_pieces(serve: Any) -> None:
+    async def script(turn: Turn) -> Any:
+        for _ in range(1000):
+            yield Text("x")
+            await asyncio.sleep(0)
+
+    found = pieces(serve(script, interval=TIMEOUT * 9))
+    # A piece is sent early only where 257 events wait for the thread of the run.
+    assert (found[-1][1], len(found[-1][2])) == (True, 1000)
+    assert len(found) <= 6, [len(text) for _, _, text in found]
+
+
 def test_a_piece_does_not_wait_for_the_next_event(serve: Any) -> None:
     gate = Gate()
 
@@ -190,6 +202,23 @@ def test_tools_are_hidden_unless_they_are_to_be_shown(serve: Any, shown: bool) -
 
 
 # -- ends ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_piece_of_an_asynchronous_adapter_does_not_wait_for_the_next_event(serve: Any) -> None:
+    go = threading.Event()
+
+    async def script(turn: Turn) -> Any:
+        yield Text("a")
+        await asyncio.sleep(0)
+        yield Text("b")
+        await asyncio.to_thread(go.wait, TIMEOUT)
+
+    client = serve(script)
+    with client.stream("go") as stream:
+        for _ in stream:
+            if stream.text == "ab":
+                go.set()
+    assert go.is_set()
 
 
 @pytest.mark.parametrize(
