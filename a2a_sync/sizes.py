@@ -1,8 +1,11 @@
-"""About how many bytes of JSON a message or an event makes, without making it: never less than what it carries."""
+"""About how many bytes of JSON a message or an event makes, without making it: never less than what it carries.
+
+Every member that a peer can choose is counted. Escapes are not: control characters take six bytes each as JSON.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +24,7 @@ from a2a_sync.types import (
 
 __all__ = [
     "artifact_size",
+    "around_message",
     "base_size",
     "event_size",
     "fit",
@@ -29,31 +33,50 @@ __all__ = [
     "part_size",
     "parts_size",
     "task_size",
+    "texts_size",
 ]
 
-#: For names, ids and punctuation: of a message, an event or an artifact, and of a part.
+#: For names, ids of the usual length and punctuation: of a message, an event or an artifact, and of a part.
 AROUND, AROUND_PART = 256, 32
+#: What `AROUND` has for the ids of a message, in bytes.
+_USUAL_IDS = 128
+
+
+def texts_size(texts: Iterable[str]) -> int:
+    """The bytes of texts."""
+    text = "".join(texts)
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def part_size(part: Part) -> int:
     """The bytes of what a part carries: of a file before it is encoded."""
+    size = texts_size((part.filename, part.media_type))
     if isinstance(part, TextPart):
-        text = part.text
-        return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        return size + texts_size((part.text,))
     if isinstance(part, FilePart):
-        return len(part.raw or b"") + len(part.url or "")
-    return len(jsontext.dumps(part.data))
+        return size + len(part.raw or b"") + texts_size((part.url or "",))
+    return size + len(jsontext.dumps(part.data))
 
 
 def message_size(message: Message) -> int:
     """A message."""
-    size = AROUND + parts_size(message.parts)
+    return around_message(message) + parts_size(message.parts)
+
+
+def around_message(message: Message) -> int:
+    """A message without its parts."""
+    ids = texts_size((message.message_id, message.context_id, message.task_id))
+    size = AROUND + max(0, ids - _USUAL_IDS)
+    if message.extensions or message.reference_task_ids:
+        size += texts_size((*message.extensions, *message.reference_task_ids))
     return size + metadata_size(message.metadata) if message.metadata else size
 
 
 def artifact_size(artifact: Artifact) -> int:
     """An artifact."""
-    size = AROUND + len(artifact.name) + len(artifact.description) + parts_size(artifact.parts)
+    size = AROUND + parts_size(artifact.parts)
+    if artifact.name or artifact.description or artifact.extensions:
+        size += texts_size((artifact.name, artifact.description, *artifact.extensions))
     return size + metadata_size(artifact.metadata) if artifact.metadata else size
 
 
@@ -64,10 +87,7 @@ def event_size(event: Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent)
     elif isinstance(event, Message):
         return message_size(event)
     else:
-        artifact = event.artifact
-        size = AROUND + len(artifact.name) + len(artifact.description) + parts_size(artifact.parts)
-        if artifact.metadata:
-            size += metadata_size(artifact.metadata)
+        size = artifact_size(event.artifact)
     return size + metadata_size(event.metadata) if event.metadata else size
 
 
@@ -99,7 +119,12 @@ def _status(status: TaskStatus) -> int:
 
 def parts_size(parts: Sequence[Part]) -> int:
     """The parts of a message or an artifact."""
-    if len(parts) == 1 and isinstance(part := parts[0], TextPart) and not part.metadata and part.text.isascii():
+    if (
+        len(parts) == 1
+        and isinstance(part := parts[0], TextPart)
+        and part.text.isascii()
+        and not (part.metadata or part.filename or part.media_type)
+    ):
         return AROUND_PART + len(part.text)
     size = 0
     for part in parts:

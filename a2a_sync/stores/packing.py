@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from a2a_sync.lifecycle import LogEvent
-from a2a_sync.sizes import AROUND, AROUND_PART, metadata_size, parts_size
+from a2a_sync.sizes import AROUND, AROUND_PART, around_message, metadata_size, parts_size, texts_size
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -60,7 +60,8 @@ def _pack_artifact(
     parts, size = _pack_parts(made.parts)
     rare = (made.name, made.description, made.metadata or None, made.extensions)
     if any(rare):
-        size += len(made.name) + len(made.description) + (metadata_size(made.metadata) if made.metadata else 0)
+        size += texts_size((made.name, made.description, *made.extensions))
+        size += metadata_size(made.metadata) if made.metadata else 0
     packed = (
         ARTIFACT,
         ids,
@@ -123,8 +124,8 @@ _UNPACK: tuple[Callable[[Packed, str, str], LogEvent], ...] = (unpack_message, _
 def _pack_message(message: Message, ids: tuple[str, str] | None) -> tuple[Packed, int]:
     rare = (message.metadata or None, message.extensions, message.reference_task_ids)
     parts, size = _pack_parts(message.parts)
-    size += AROUND + (metadata_size(message.metadata) if message.metadata else 0)
-    return (MESSAGE, ids, message.role._value_, message.message_id, parts, rare if any(rare) else None), size
+    packed = (MESSAGE, ids, message.role._value_, message.message_id, parts, rare if any(rare) else None)
+    return packed, size + around_message(message)
 
 
 def _pack_parts(parts: tuple[Part, ...]) -> tuple[tuple[Part | str, ...] | str, int]:

@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Client, Limits, MemoryStore, Retry, SQLiteStore, Task, TaskState
+from a2a_sync import A2AApp, Client, Limits, MemoryStore, Message, Retry, SQLiteStore, Task, TaskState
 from a2a_sync.errors import OverloadedError, RequestTooLargeError, TaskNotFoundError
 from a2a_sync.limits import OwnerQuota
 from a2a_sync.stores.base import OwnerFull, StartedRun, StoreQuota, TaskFull, TaskStore
@@ -212,6 +214,35 @@ def test_stored_bytes_of_one_caller_are_limited(kind: str, tmp_path: Path) -> No
         assert honest.send("hello", task_id=asked.id).state is TaskState.COMPLETED
         if kind == "sqlite":
             assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 20_000_000
+    store.close()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"parts": [{"text": "hello", "filename": "ä" * 150_000}]},
+        {"parts": [{"url": "https://agent.test/f", "filename": "f" * 300_000}]},
+        {"parts": [{"raw": "AAAA", "mediaType": "text/plain;" + "t" * 300_000}]},
+        {"parts": [{"data": {}, "filename": "f" * 150_000, "mediaType": "text/plain;" + "t" * 150_000}]},
+        {"parts": [{"text": "hello", "metadata": {"m": "m" * 300_000}}]},
+        {"parts": [{"text": "hello"}], "referenceTaskIds": ["r" * 2_500] * 100},
+        {"parts": [{"text": "hello"}], "extensions": ["e" * 2_500] * 100},
+    ],
+    ids=["filename", "url", "file", "data", "metadata", "references", "extensions"],
+)
+def test_every_member_of_a_message_counts_as_stored_bytes(kind: str, parts: dict[str, Any], tmp_path: Path) -> None:
+    store = MemoryStore() if kind == "memory" else SQLiteStore(tmp_path / "tasks.db")
+    quota, limits = OwnerQuota(max_stored_bytes=1_000_000), Limits(max_task_bytes=400_000, max_response_bytes=700_000)
+    with A2AApp(agent, auth=caller, store=store, owner_quota=quota, limits=limits) as app:
+        session = wsgi_session(app)
+        with named("http://agent.test", "greedy", session=session) as greedy:
+            sent = Message.from_dict({"messageId": "m", "role": "ROLE_USER", **parts})
+            for number in range(12):
+                greedy.send(replace(sent, message_id=str(number)))
+            page = greedy.list_tasks(history_length=10)
+            assert page.total_size <= 5
+            assert sum(len(task.to_json()) for task in page.tasks) < 750_000
     store.close()
 
 

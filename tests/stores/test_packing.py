@@ -54,6 +54,8 @@ RARE = [
     replace(STATUS, task_id="another", status=replace(STATUS.status, message=replace(MESSAGE, context_id="one"))),
     replace(ARTIFACT, metadata={"k": "v"}, context_id="one"),
     replace(ARTIFACT, artifact=replace(ARTIFACT.artifact, metadata={"k": "v"}, extensions=("e",))),
+    replace(ARTIFACT, artifact=replace(ARTIFACT.artifact, name="ü", description="d", extensions=("e", "ä"))),
+    replace(MESSAGE, message_id="ü" * 256, extensions=("ä",)),
 ]
 
 
