@@ -14,6 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, Protocol
@@ -40,6 +41,10 @@ logger: Final = get_logger(__name__)
 #: Names under which agents send the token of a webhook.
 _TOKENS = (NOTIFICATION_TOKEN.lower(), "a2a-notification-token")
 _MAX_TOKEN_LENGTH = 16 * 1024
+#: The largest body of an unknown sender that is parsed without waiting for others; JSON may take twenty times its size of memory.
+_SMALL_BODY = 1024 * 1024
+#: How long a larger one waits for its turn, in seconds.
+_PARSE_WAIT_SECONDS = 10.0
 #: Notifications that wait for `WebhookReceiver.notifications`.
 _MAX_WAITING = 10_000
 #: Python before 3.13 has an older phrase.
@@ -113,7 +118,8 @@ class WebhookReceiver:
             least.
         on_notification: called with each notification, on the thread of the request. What it raises makes the agent post
             again later. Without it they wait for `notifications`.
-        max_body_bytes: the size of a notification.
+        max_body_bytes: the size of a notification. Larger ones than `Limits.max_body_bytes` are not buffered by the worker of
+            `a2a_sync.gunicorn`: a slow sender then holds a thread.
         replay_cache_size: the number of notifications whose repetition is detected. A signed one is stored as long as its
             signature is valid: when the cache is full of them, further ones are refused (503) until the first expires. Of those
             without a signature the oldest are evicted. At most this many, and 10,000, wait for `notifications`.
@@ -137,7 +143,7 @@ class WebhookReceiver:
         issuer: str | None = None,
         max_age: float = 300.0,
         on_notification: Callable[[PushNotification], object] | None = None,
-        max_body_bytes: int = 16 * 1024 * 1024,
+        max_body_bytes: int = 10 * 1024 * 1024,
         replay_cache_size: int = 100_000,
         replay_cache: ReplayCache | None = None,
         url_guard: URLGuard | None = None,
@@ -164,6 +170,11 @@ class WebhookReceiver:
     def renew(self) -> None:
         """In a forked child: what waits is the parent's, as are the locks."""
         self._queue: queue.Queue[PushNotification] = queue.Queue(min(self._replay_cache_size, _MAX_WAITING))
+        #: The keys of notifications that are being handled, and its lock.
+        self._handling: set[str] = set()
+        self._lock = threading.Lock()
+        #: Held while a large body of an unknown sender is parsed.
+        self._parsing = threading.Lock()
         cache = self._shared_cache
         self._replay_cache: ReplayCache = _MemoryReplayCache(self._replay_cache_size) if cache is None else cache
 
@@ -179,7 +190,8 @@ class WebhookReceiver:
             NotificationRefusedError: it is not what it should be. Nothing is remembered of it.
         """
         headers = {name.lower(): value for name, value in headers.items()}
-        return self._accept(headers, self._check_sender(headers), body)
+        notification = self._read(headers, self._check_sender(headers), body)
+        return notification if self._is_new(notification) else None
 
     def forget(self, notification: PushNotification) -> None:
         """What `receive` gave was not taken after all: when it is posted again, it is given again. Answer with an error."""
@@ -210,8 +222,19 @@ class WebhookReceiver:
         headers = {key[5:].replace("_", "-").lower(): value for key, value in environ.items() if key[:5] == "HTTP_"}
         # Strangers do not get so far as to have a body read.
         claims = self._check_sender(headers)
-        notification = self._accept(headers, claims, self._body(environ))
-        return (204, "") if notification is None else self._pass_on(notification)
+        notification = self._read(headers, claims, self._body(environ))
+        key = _key(notification)
+        with self._lock:
+            if key in self._handling:
+                # A success would end its repetition, and the notification would be lost if handling it fails.
+                raise NotificationRefusedError(503, "this notification is being processed; post it again later")
+            if key:
+                self._handling.add(key)
+        try:
+            return self._pass_on(notification) if self._is_new(notification) else (204, "")
+        finally:
+            with self._lock:
+                self._handling.discard(key)
 
     def _pass_on(self, notification: PushNotification) -> tuple[int, str]:
         try:
@@ -268,21 +291,34 @@ class WebhookReceiver:
             self._check_token(headers, self._token)
         return self._claims(headers) if self._signatures is not None else {}
 
-    def _accept(self, headers: Mapping[str, str], claims: Mapping[str, Any], body: bytes) -> PushNotification | None:
-        """What the body says, if it is what its sender may say; None where it came before."""
+    def _read(self, headers: Mapping[str, str], claims: Mapping[str, Any], body: bytes) -> PushNotification:
+        """What the body says, if it is what its sender may say."""
         if self._signatures is not None and not _equal(
             str(claims.get("request_body_sha256", "")), hashlib.sha256(body).hexdigest()
         ):
             raise NotificationRefusedError(401, "the signature is of another body")
         if len(body) > self._max_body_bytes:
             raise NotificationRefusedError(413, "too large")
-        event, version = _read(body)
+        with self._turn(body):
+            event, version = _read(body)
         task_id = event.id if isinstance(event, Task) else event.task_id
         if self._token is not None and not isinstance(self._token, str):
             self._check_token(headers, self._token(task_id))
         own_id = headers.get(NOTIFICATION_ID.lower(), "")
-        notification = PushNotification(event=event, task_id=task_id, id=own_id, version=version, claims=claims)
-        return notification if self._is_new(notification) else None
+        return PushNotification(event=event, task_id=task_id, id=own_id, version=version, claims=claims)
+
+    @contextmanager
+    def _turn(self, body: bytes) -> Iterator[None]:
+        """The time to parse `body`: large bodies of senders that only their task can identify are parsed one at a time."""
+        if self._signatures or self._authentication or isinstance(self._token, str) or len(body) <= _SMALL_BODY:
+            yield
+            return
+        if not self._parsing.acquire(timeout=_PARSE_WAIT_SECONDS):
+            raise NotificationRefusedError(503, "too many large notifications at once; post again later")
+        try:
+            yield
+        finally:
+            self._parsing.release()
 
     def _is_new(self, notification: PushNotification) -> bool:
         """It did not come before; from now on it did. What has neither an id nor a signature is always new."""

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from subprocess import PIPE
 from typing import Any
@@ -49,6 +50,7 @@ from tests.stopwatch import set_clock
 
 pytestmark = pytest.mark.timeout(60)
 
+MEGABYTE = 1024 * 1024
 URL = "https://me.example/hook"
 STATUS = {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}
 BODY = json.dumps({"statusUpdate": STATUS}).encode()
@@ -485,6 +487,54 @@ def test_what_was_not_taken_is_given_again():
     receiver = WebhookReceiver(token="t0ken", on_notification=take)
     assert [post(receiver, X_A2A_Notification_Id="t/1")[0] for _ in range(3)] == [500, 204, 204]
     assert len(received) == 2
+
+
+def test_a_repeated_notification_is_not_confirmed_while_the_first_is_being_handled() -> None:
+    handling, fail = threading.Event(), threading.Event()
+    received: list[PushNotification] = []
+
+    def take(notification: PushNotification) -> None:
+        received.append(notification)
+        if len(received) == 1:
+            handling.set()
+            fail.wait(TIMEOUT)
+            raise RuntimeError("the database is away")
+
+    receiver = WebhookReceiver(token="t0ken", on_notification=take)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(post, receiver, X_A2A_Notification_Id="t/1")
+        assert handling.wait(TIMEOUT)
+        # The sender has given up waiting for the first response.
+        assert post(receiver, X_A2A_Notification_Id="t/1")[0] == 503
+        assert post(receiver, X_A2A_Notification_Id="t/2")[0] == 204
+        fail.set()
+        assert first.result(TIMEOUT)[0] == 500
+    assert [post(receiver, X_A2A_Notification_Id="t/1")[0] for _ in range(2)] == [204, 204]
+    assert [one.id for one in received] == ["t/1", "t/2", "t/1"]
+
+
+def test_large_bodies_of_unknown_senders_are_parsed_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhooks, "_PARSE_WAIT_SECONDS", 0.05)
+    parsing, proceed = threading.Event(), threading.Event()
+    read = webhooks._read
+
+    def slow(body: bytes) -> Any:
+        if len(body) > MEGABYTE:
+            parsing.set()
+            assert proceed.wait(TIMEOUT)
+        return read(body)
+
+    monkeypatch.setattr(webhooks, "_read", slow)
+    large = BODY[:-1] + b" " * MEGABYTE + b"}"
+    receiver = WebhookReceiver(token={"t": "t0ken"}.get, on_notification=lambda notification: None)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(post, receiver, body=large)
+        assert parsing.wait(TIMEOUT)
+        assert post(receiver, body=large)[0] == 503
+        assert post(receiver, body=BODY)[0] == 204
+        proceed.set()
+        assert first.result(TIMEOUT)[0] == 204
+    assert post(receiver, body=large)[0] == 204
 
 
 def test_without_a_function_notifications_wait():
