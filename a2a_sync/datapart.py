@@ -33,7 +33,7 @@ def to_json(obj: object) -> Any:
     Dates and times become ISO 8601 strings, `Decimal` and `UUID` strings, an enum member its value.
 
     Raises:
-        DataPartError: JSON cannot say it; the message names the member.
+        DataPartError: JSON cannot represent it; the message names the member.
     """
     where = type(obj).__name__
     try:

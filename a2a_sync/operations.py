@@ -243,7 +243,7 @@ class EventStream(Protocol):
     def __iter__(self) -> Iterator[StreamItem]: ...
 
     def close(self) -> None:
-        """End the stream. The task goes on."""
+        """End the stream. The task continues."""
 
 
 #: The result of any operation.

@@ -24,6 +24,10 @@ COMMANDS = {
 }
 
 
+#: Folders of the package whose tests are in a folder of another name, with the reason.
+TESTED_ELSEWHERE = {"gunicorn": "servers"}  # each of these tests starts gunicorn
+
+
 def commands(target: str) -> str:
     """What `make TARGET` would run, without its environment."""
     made = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
@@ -57,3 +61,22 @@ def test_ci_runs_both() -> None:
     script = Path(ROOT, ".ci", "run").read_text()
     assert "make test " in script
     assert "make check " in script
+
+
+def test_each_folder_of_the_package_has_a_folder_of_tests() -> None:
+    folders = {path.parent.name for path in (ROOT / "a2a_sync").glob("*/__init__.py")}
+    assert folders >= TESTED_ELSEWHERE.keys()
+    for folder in folders:
+        tests = ROOT / "tests" / TESTED_ELSEWHERE.get(folder, folder)
+        assert list(tests.glob("test_*.py")), f"no tests in {tests}"
+
+
+def test_the_page_of_suites_names_what_exists() -> None:
+    page = (ROOT / "docs" / "explanation" / "tests.md").read_text()
+    paths = re.findall(r"^\| `(tests/[\w./]+)`", page, re.MULTILINE)
+    assert len(paths) > 5
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z0-9-]+)`", page))
+    assert named
+    assert named <= targets

@@ -75,7 +75,7 @@ def write_result(id: RpcId, result: Any) -> bytes:
     """The answer that carries `result`.
 
     Raises:
-        ValueError: JSON cannot say it.
+        ValueError: JSON cannot represent it.
     """
     return dumps({"jsonrpc": "2.0", "id": id, "result": result})
 
@@ -116,7 +116,7 @@ def write_request(id: RpcId, method: str, params: Any) -> bytes:
     """A request.
 
     Raises:
-        ValueError: JSON cannot say the params.
+        ValueError: JSON cannot represent the params.
     """
     return dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 

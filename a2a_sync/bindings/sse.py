@@ -87,7 +87,7 @@ class BlockSource:
     """
 
     def __init__(self, read: Callable[[], bytes], *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
-        #: The block just handed over goes on in the next one (see `_in_pieces`).
+        #: The block just handed over continues in the next one (see `_in_pieces`).
         self.continued: bool = False
         self._read = read
         self._max = max_event_bytes

@@ -546,7 +546,7 @@ def _describe(error: BaseException, error_context: ErrorContext) -> str:
     if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
         return "the port does not speak TLS; use http://"
     text = _error_text(error)
-    # Many servers close a connection in the wrong protocol without an response. The card is the first request.
+    # Many servers close a connection in the wrong protocol without a response. The card is the first request.
     hints = {"http": "serves TLS, use https://", "https": "does not speak TLS, use http://"}
     closed = isinstance(error, (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError)) and "://" not in text
     if closed and error_context.phase == "card" and (hint := hints.get(error_context.agent.partition(":")[0])):

@@ -326,7 +326,7 @@ def _poll_pauses() -> Iterator[float]:
 
 
 def retry_after(error: Exception) -> float:
-    """Seconds that the server asks the client to wait; 0 where it does not say."""
+    """Seconds that the server asks the client to wait; 0 without such a time."""
     return getattr(error, "retry_after", None) or 0.0
 
 

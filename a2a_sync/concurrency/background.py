@@ -1,11 +1,14 @@
 """Background threads: daemons with a name, started when needed, and again where the system had no thread for them.
 
-A periodic job has a thread of its own (`Periodic`), so that a slow one delays no other.
+A periodic job has a thread of its own (`Periodic`), so that a slow one delays no other. What may hang is read on another thread
+than that of the caller (`BoundedRead`).
 """
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Final
@@ -111,3 +114,41 @@ def _repeat(periodic: weakref.ref[Periodic], stop: threading.Event, aging: bool,
             return
         pause = own.round()
         del own
+
+
+class BoundedRead:
+    """Calls `read` at most once in `interval` seconds, on a thread of its own, and waits for it for at most `timeout` seconds.
+
+    For pages and checks that many callers may ask for, and that must not wait for a store that hangs. Any thread may call `refresh`.
+    A forked child reads again.
+    """
+
+    def __init__(self, name: str, read: Callable[[], object], *, interval: float, timeout: float) -> None:
+        self._name = name
+        self._read = read
+        self._interval = interval
+        self._timeout = timeout
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: a read of the parent does not return."""
+        self._due = 0.0
+
+    def refresh(self) -> bool:
+        """Call `read` if that is due; False: it has not returned in time."""
+        if time.monotonic() < self._due:
+            return True
+        # Until it returns, other callers do not wait for it.
+        self._due = math.inf
+        returned = threading.Event()
+        if start_thread(self._name, self._call, returned) is None:
+            self._call(returned)
+        return returned.wait(self._timeout)
+
+    def _call(self, returned: threading.Event) -> None:
+        try:
+            self._read()
+        finally:
+            self._due = time.monotonic() + self._interval
+            returned.set()

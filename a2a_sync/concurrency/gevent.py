@@ -31,7 +31,7 @@ _IDLE_SECONDS = 30
 _MAX_THREADS = 10_000
 
 #: On a real thread: the hub that its code came from.
-_origin_hub: contextvars.ContextVar[Any] = contextvars.ContextVar("a2a_sync_home", default=None)
+_origin_hub: contextvars.ContextVar[Any] = contextvars.ContextVar("a2a_sync_origin_hub", default=None)
 
 
 def patched() -> bool:
@@ -69,7 +69,7 @@ def spawn_native(work: Callable[[], object]) -> None:
 
 
 def native_context() -> contextvars.Context:
-    """A copy of the context variables for code that runs on another thread, from which `way_home` leads back here."""
+    """A copy of the context variables for code that runs on another thread, from which `gevent_hub_caller` leads back here."""
     variables = contextvars.copy_context()
     if patched():
         variables.run(_origin_hub.set, _origin_hub.get() or _hub())

@@ -57,7 +57,7 @@ class Page:
     rows: list[Row]
     older: str = ""
     counts: dict[str, int] = field(default_factory=dict)
-    #: Not all tasks were searched: the next page goes on.
+    #: Not all tasks were searched: the next page continues.
     partial: bool = False
 
 

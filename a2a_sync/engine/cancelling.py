@@ -54,7 +54,7 @@ class CancelHandlers:
 
         Raises:
             TaskNotCancelableError: it refused.
-            TaskNotFoundError, StoreError: as the store says.
+            TaskNotFoundError, StoreError: from the store.
         """
         handler = executor.cancel_handler() if executor is not None else None
         if handler is not None:

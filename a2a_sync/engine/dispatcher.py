@@ -113,7 +113,7 @@ class Dispatcher:
         """Another process has written to this task: it may have begun to execute its job.
 
         Raises:
-            StoreError: as the store says.
+            StoreError: from the store.
         """
         one = self._outstanding.get(task_id)
         if one is not None and not self._is_outstanding(one):

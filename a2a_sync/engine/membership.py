@@ -159,7 +159,7 @@ class WorkerMembership(Component):
         return True
 
     def drain(self) -> None:
-        """Take over no more runs; the heart goes on beating."""
+        """Take over no more runs; the heart continues to beat."""
         self._monitor.stop()
 
     def close(self, timeout: float = 10.0) -> None:

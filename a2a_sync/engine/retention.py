@@ -96,7 +96,7 @@ class Sweeper(Component):
         No task counts as old until the clock was stable in this process: a clock that is wrong for some seconds removes nothing.
 
         Raises:
-            StoreError: as the store says.
+            StoreError: from the store.
         """
         swept = self._store.sweep(self._expiry())
         for task_id in swept.evicted:

@@ -135,7 +135,7 @@ class Run:
         """Store the request and the first entries; `ready` says that a thread is free, so that the task is working at once.
 
         Raises:
-            TaskBusy, TaskEnded, TaskNotFoundError, StoreError: as the store says; nothing was stored.
+            TaskBusy, TaskEnded, TaskNotFoundError, StoreError: from the store; nothing was stored.
             RequestTooLargeError: the task would hold more bytes than it may; nothing was stored.
             OverloadedError: the run was stopped before it began, or its owner's tasks hold as many bytes as they may.
         """
@@ -267,7 +267,7 @@ class Run:
         """Store and publish the chunks that are queued.
 
         Raises:
-            StoreError, RunRevoked, TaskFull: as the store says; the chunks stay queued.
+            StoreError, RunRevoked, TaskFull: from the store; the chunks stay queued.
         """
         with self._append_lock:
             if self._queued and not self._over:

@@ -155,7 +155,7 @@ class RunManager(Component):
             OverloadedError: all threads and places in the queue are taken, or the owner's tasks hold as many bytes as they may;
                 nothing was stored.
             RequestTooLargeError: the task would hold more bytes than it may; nothing was stored.
-            TaskBusy, TaskEnded, TaskNotFoundError, StoreError: as the store says; nothing was stored.
+            TaskBusy, TaskEnded, TaskNotFoundError, StoreError: from the store; nothing was stored.
         """
         spec, slot = self._reserve(self._executor_of(scope), scope, run_on)
         run = self._register(spec, scope, request, slot, after=after)
@@ -343,7 +343,7 @@ class RunManager(Component):
         """Make the task `canceled` and stop its run, unless the agent refuses.
 
         Raises:
-            TaskNotFoundError, StoreError: as the store says.
+            TaskNotFoundError, StoreError: from the store.
             TaskNotCancelableError: the task has ended, or the agent's cancel handler refused.
         """
         head = self._store.head(scope, task_id)

@@ -231,7 +231,7 @@ class GRPCServer(Component):
             self._server.stop(self._site.limits.max_stream_age)
 
     def close(self, timeout: float = 10.0) -> None:
-        """`drain`, end the streams, whose clients resume, give calls `timeout` seconds, and cut the rest. The app goes on."""
+        """`drain`, end the streams, whose clients resume, give calls `timeout` seconds, and cut the rest. The app continues."""
         server, self._server = self._server, None
         if server is not None and self._process == os.getpid():
             stopped = server.stop(timeout)

@@ -141,7 +141,7 @@ class OpenStream:
                 self._slot = slot
 
     def close(self) -> None:
-        """End the stream after the events that are being sent. The task goes on."""
+        """End the stream after the events that are being sent. The task continues."""
         self._events.close()
 
     def check(self, now: float) -> None:

@@ -48,7 +48,7 @@ class PushRefusedError(A2AError):
 
     Parameters:
         reason: a short text without secrets. It is logged, and the owner of the webhook can read it once that is disabled.
-        retry_after: seconds until the next attempt, at least; `PushOptions.max_backoff` at max_bytes.
+        retry_after: seconds until the next attempt, at least; `PushOptions.max_backoff` at most.
         permanent: no further attempt: the webhook is disabled at once.
     """
 

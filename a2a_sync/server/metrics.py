@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,8 +41,7 @@ from typing import Any, Final
 
 from a2a_sync.agent.dialogue import WaitsForAnswer
 from a2a_sync.agent.executor import RequestContext, TaskCancelled
-from a2a_sync.concurrency.background import start_thread
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.background import BoundedRead
 from a2a_sync.errors import AgentError
 from a2a_sync.operations import Call, Endpoint, RequestT, ResultT
 from a2a_sync.stores.base import Inspection
@@ -175,7 +173,7 @@ class Metrics:
 
 
 class _StoreGauges:
-    """The gauges of a store, which is read on a thread of its own: a page does not wait for a database that hangs."""
+    """The gauges of a store."""
 
     def __init__(self, client: Any, options: dict[str, Any]) -> None:
         self.inspection: Inspection | None = None
@@ -187,32 +185,20 @@ class _StoreGauges:
         self._heartbeat = client.Gauge("a2a_store_heartbeat_seconds", "The oldest heartbeat", **options)
         self._webhooks = client.Gauge("a2a_outbox_webhooks", "Webhooks", ["state"], **options)
         self._entries = client.Gauge("a2a_outbox_entries", "Entries to be delivered", **options)
-        self.renew()
-        renew_in_child(self)
-
-    def renew(self) -> None:
-        """In a forked child: a read of the parent does not return."""
-        self._due = 0.0
+        self._reading = BoundedRead("a2a-metrics", self._read, interval=_READ_INTERVAL, timeout=_READ_TIMEOUT)
 
     def refresh(self) -> None:
-        """Read the store, if that was not done lately; waits for at most `_READ_TIMEOUT` seconds."""
-        if self.inspection is None or time.monotonic() < self._due:
-            return
-        # Until the read returns.
-        self._due = math.inf
-        over = threading.Event()
-        if start_thread("a2a-metrics", self._read, self.inspection, over) is None or not over.wait(_READ_TIMEOUT):
+        """Read the store, if that was not done lately."""
+        if self.inspection is not None and not self._reading.refresh():
             self._up.set(0)
 
-    def _read(self, inspection: Inspection, over: threading.Event) -> None:
+    def _read(self) -> None:
+        assert self.inspection is not None
         try:
-            self._set(inspection)
+            self._set(self.inspection)
         except Exception:
             self._up.set(0)
             logger.exception("metrics: the store cannot be read")
-        finally:
-            self._due = time.monotonic() + _READ_INTERVAL
-            over.set()
 
     def _set(self, inspection: Inspection) -> None:
         runs, webhooks, workers = inspection.run_counts(), inspection.webhook_counts(), inspection.workers()

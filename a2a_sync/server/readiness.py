@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import threading
-import time
 from typing import Final
 
-from a2a_sync.concurrency.background import start_thread
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.background import BoundedRead
 from a2a_sync.engine.engine import Engine
 from a2a_sync.stores.base import Owner, TaskQuery
 from a2a_sync.telemetry.logs import get_logger
@@ -17,14 +13,14 @@ logger: Final = get_logger(__name__)
 
 #: How long the result of a probe of the store is used, in seconds.
 _PROBE_INTERVAL = 1.0
-#: How long a caller waits for a probe, in seconds.
+#: How long a caller waits for a probe, in seconds: less than the time limit that a caller has.
 _PROBE_TIMEOUT = 1.0
 #: It has no tasks.
 _NO_OWNER = Owner("", "\x1freadiness\x1f")
 
 
 class Readiness:
-    """The readiness of `engine`. From any thread; a forked child starts without a result.
+    """The readiness of `engine`. From any thread.
 
     The store is read, and a shared one is written (the heartbeat of this process), at most once a second: any caller may
     ask, and each write delays those of the agent.
@@ -32,13 +28,8 @@ class Readiness:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.renew()
-        renew_in_child(self)
-
-    def renew(self) -> None:
-        """Discard the result."""
         self._found = "the store has not been tried yet"
-        self._until = 0.0
+        self._probe = BoundedRead("a2a-readiness", self._try_store, interval=_PROBE_INTERVAL, timeout=_PROBE_TIMEOUT)
 
     def not_ready_reason(self, *, stopping: bool) -> str:
         """Why no work can be accepted now, without internal details; ``""`` when it can."""
@@ -46,23 +37,13 @@ class Readiness:
             return "stopping"
         if self._engine.runs.pool.exhausted:
             return "every thread is held by a run past its time limit"
-        if time.monotonic() >= self._until:
-            # Other callers get the previous result meanwhile: a probe waits for a locked store.
-            self._until = math.inf
-            over = threading.Event()
-            if start_thread("a2a-readiness", self._probe, over) is None:
-                self._probe(over)
-            if not over.wait(_PROBE_TIMEOUT):
-                # Until the probe returns: a database that hangs must not hold a caller, which has a time limit of its own.
-                self._found = "the store does not answer"
+        if not self._probe.refresh():
+            # Until the probe returns.
+            self._found = "the store does not answer"
         return self._found
 
-    def _probe(self, over: threading.Event) -> None:
-        try:
-            self._found = _probe(self._engine)
-        finally:
-            self._until = time.monotonic() + _PROBE_INTERVAL
-            over.set()
+    def _try_store(self) -> None:
+        self._found = _probe(self._engine)
 
 
 def _probe(engine: Engine) -> str:

@@ -21,7 +21,7 @@ class ResponseBudget:
     """Admits large requests and responses on the threads of a server. Safe from any thread.
 
     At most half of the threads have one at once, of which one owner has a share by `quotas`. Responses share `total` bytes while they
-    are read and encoded; one that is larger is admitted when no other one is in work. A forked child starts with nothing
+    are read and encoded; one that is larger is admitted when there is no other one. A forked child starts with nothing
     reserved.
     """
 

@@ -108,7 +108,7 @@ class EventStreamBody:
         return frame(self._envelope.wrap_error(error, self._codec), event=self._envelope.error_event)
 
     def close(self) -> None:
-        """Unsubscribe. The task goes on."""
+        """Unsubscribe. The task continues."""
         if not self._closed:
             self._closed = True
             try:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 import pytest
 
 from a2a_sync.concurrency.alarms import AlarmClock
-from a2a_sync.concurrency.background import Periodic, start_thread
+from a2a_sync.concurrency.background import BoundedRead, Periodic, start_thread
 from a2a_sync.concurrency.observers import Listeners
 from a2a_sync.engine.bridge import ChangePoll
 from tests.engine import TIMEOUT, eventually, in_child
@@ -181,3 +181,42 @@ def test_a_time_limit_without_a_thread_fails_its_call_and_no_other(exhausted) ->
         assert acted.wait(TIMEOUT)
     finally:
         alarms.close()
+
+
+# -- reads that may hang ------------------------------------------------------------------------------------------------
+
+
+def test_a_read_that_hangs_holds_one_caller_for_its_time_limit_and_no_other() -> None:
+    release, reads = threading.Event(), queue.SimpleQueue[int]()
+
+    def read() -> None:
+        reads.put(1)
+        assert release.wait(TIMEOUT)
+
+    bounded = BoundedRead("a2a-test", read, interval=0.0, timeout=0.05)
+    assert not bounded.refresh()
+    assert bounded.refresh()
+    release.set()
+    eventually(lambda: bounded._due < float("inf"), "the end of the read")
+    assert bounded.refresh()
+    assert reads.qsize() == 2
+
+
+def test_without_a_thread_a_read_is_made_by_its_caller_and_later_ones_are_made_too(
+    exhausted: Callable[[], AbstractContextManager[None]],
+) -> None:
+    reads: list[threading.Thread] = []
+    bounded = BoundedRead("a2a-test", lambda: reads.append(threading.current_thread()), interval=0.0, timeout=TIMEOUT)
+    with exhausted():
+        assert bounded.refresh()
+        assert bounded.refresh()
+    assert reads == [threading.current_thread()] * 2
+    assert bounded.refresh()
+    assert len(reads) == 3
+
+
+def test_a_read_is_made_once_in_its_interval() -> None:
+    reads: list[int] = []
+    bounded = BoundedRead("a2a-test", lambda: reads.append(1), interval=3600.0, timeout=TIMEOUT)
+    assert [bounded.refresh() for _ in range(3)] == [True] * 3
+    assert reads == [1]

@@ -12,7 +12,6 @@ import pytest
 import requests
 
 from a2a_sync import A2AApp, Agent, Client, Limits, Message, RequestContext, SQLiteStore, Task, TaskNotFoundError
-from a2a_sync.server import metrics
 from a2a_sync.server.metrics import Metrics
 from a2a_sync.testing import wsgi_session
 from a2a_sync.testing.storecontract.making import begin, done
@@ -148,10 +147,9 @@ def test_a_store_that_hangs_delays_no_page_of_metrics(monkeypatch: pytest.Monkey
     metered = Metrics()
     with A2AApp(make_agent(), metrics=metered) as app:
         assert samples(app)["a2a_store_up"] == 1
-        monkeypatch.setattr(metrics, "_READ_INTERVAL", 0.0)
         assert app.store.inspection is not None
         monkeypatch.setattr(app.store.inspection, "run_counts", lambda: release.wait(60) and 1 / 0)
-        metered._store._due = 0.0
+        metered._store._reading._due = 0.0
         assert [samples(app)["a2a_store_up"] for _ in range(3)] == [0, 0, 0]
         release.set()
 
