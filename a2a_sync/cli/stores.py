@@ -117,7 +117,7 @@ def _print_status(found: dict[str, Any]) -> None:
             )
     for run in found["slowest"]:
         click.echo(
-            f"slow: {clean_line(run['id'], 80)}  {run['state']}  {run['age_s']} s  worker {run['worker'] or '-'}"
+            f"slow: {clean_line(run['id'], 80)}  {run['state']}  {run['age_s']} s  worker {clean_line(run['worker'], 80) or '-'}"
         )
 
 
@@ -140,7 +140,9 @@ def workers(store: TaskStore, as_json: bool) -> None:
     for worker in found:
         age = worker["age_s"]
         seen = "lost" if age is None else f"seen {age:.1f} s ago"
-        click.echo(f"{worker['id']}  {clean_line(worker['name'], 80) or '-'}  {seen}  {worker['runs']} runs")
+        click.echo(
+            f"{clean_line(worker['id'], 80)}  {clean_line(worker['name'], 80) or '-'}  {seen}  {worker['runs']} runs"
+        )
 
 
 def _status(store: TaskStore) -> dict[str, Any]:

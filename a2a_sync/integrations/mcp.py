@@ -14,6 +14,7 @@ from urllib.parse import quote
 from a2a_sync.client.client import Client
 from a2a_sync.client.tools import one_line, tool_result
 from a2a_sync.errors import A2AError
+from a2a_sync.integrations.bridge import is_web_file, text_of
 from a2a_sync.integrations.remote import AgentTool, RemoteCall
 from a2a_sync.jsontext import dumps
 from a2a_sync.lifecycle import joined
@@ -179,7 +180,8 @@ def _content(part: Part) -> Any:
         return TextContent(text=part.text)
     if isinstance(part, DataPart):
         return TextContent(text=dumps(part.data).decode())
-    return _file(part)
+    # A host may open a link: one to a file of its machine is text.
+    return _file(part) if part.raw is not None or is_web_file(part) else TextContent(text=text_of(part))
 
 
 def _file(part: FilePart) -> Any:

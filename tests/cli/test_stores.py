@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -44,6 +45,23 @@ def test_workers_are_listed_with_their_runs(run: Callable[..., Result], url: str
     (worker,) = json.loads(run("workers", url, "--json").stdout)
     assert (worker["left"], worker["runs"]) == (False, 1)
     assert re.fullmatch(rf"{worker['id']}  -  seen \d+\.\d s ago  1 runs\n", run("workers", url).stdout)
+
+
+def test_a_hostile_file_changes_no_terminal(run: Callable[..., Result], url: str) -> None:
+    path = url.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path)) as database, database:
+        names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        changed = 0
+        for table in names:
+            columns = [row[1] for row in database.execute(f"PRAGMA table_info({table})")]
+            column = "id" if table.endswith("workers") else "worker"
+            if column in columns:
+                changed += database.execute(f"UPDATE {table} SET {column} = ?", ("\x1b]0;x\x07",)).rowcount
+    assert changed
+    for command in ("status", "workers"):
+        result = run(command, url)
+        assert result.exit_code == 0
+        assert result.stdout.replace("\n", "").isprintable()
 
 
 def test_a_file_needs_no_migration(run: Callable[..., Result], url: str) -> None:

@@ -36,6 +36,8 @@ def handle(message: Message, context: RequestContext) -> Any:
             sound = FilePart(raw=b"RIFF", media_type="audio/wav")
             text = FilePart(raw=b"%PDF", media_type="application/pdf", filename="a.pdf")
             return [image, sound, text, FilePart(url="https://example.com/b.pdf", filename="b.pdf")]
+        case "links":
+            return [FilePart(url=url) for url in ("file:///etc/passwd", "javascript:alert(1)", "gs://bucket/a")]
         case "ask":
             return f"{context.ask('Which size?')} and {context.ask('Which colour?')}"
         case "break":
@@ -121,6 +123,12 @@ def test_files_are_images_sounds_resources_and_links(client: Client) -> None:
     assert (image.data, text.resource.mime_type, str(link.uri)) == (
         *("iVBORw==", "application/pdf", "https://example.com/b.pdf"),
     )
+
+
+def test_a_link_that_leads_to_no_web_page_is_text(client: Client) -> None:
+    content = call(mcp_server(client), "links").content
+    assert [one.type for one in content] == ["text"] * 3
+    assert "file:///etc/passwd" in content[0].text
 
 
 def test_progress_and_pieces_are_progress_of_the_call(client: Client) -> None:
