@@ -304,6 +304,8 @@ def test_a_message_that_waited_does_not_answer_a_question_asked_since(serve):
     task_id = served.send("go").id
     first = served.in_background("yes", task_id=task_id)
     gate.wait()
+    # The run has begun: the first call ends its wait for a free task, and then waits for the answer only.
+    eventually(lambda: len(served.app._engine.hub._listeners.get(task_id, ())) == 1)
     second = served.in_background("yes", task_id=task_id)
     eventually(lambda: len(served.app._engine.hub._listeners.get(task_id, ())) >= 2)
     gate.open.set()
