@@ -84,6 +84,21 @@ class _EmptyMetadata(dict[str, Any]):
 _empty_metadata: Callable[[], Metadata] = repeat(_EmptyMetadata()).__next__
 
 
+#: Random numbers of 64 bits that are not used yet. The system is asked for many at once, because each call releases the
+#: interpreter lock, and a busy process waits up to 5 ms to get it back.
+_random: list[int] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.clear)
+
+
+def _random_number() -> int:
+    while True:
+        try:
+            return _random.pop()
+        except IndexError:
+            _random.extend(memoryview(os.urandom(2048)).cast("Q"))
+
+
 def new_id() -> str:
     """Return a new opaque identifier without ``/``, ``:`` or ``%``, so that it fits into any path.
 
@@ -93,7 +108,7 @@ def new_id() -> str:
     """
     milliseconds, rest = divmod(time.time_ns(), 1_000_000)
     moment = milliseconds << 80 | 7 << 76 | rest * 4096 // 1_000_000 << 64
-    number = moment | 2 << 62 | int.from_bytes(os.urandom(8), "big") >> 2
+    number = moment | 2 << 62 | _random_number() >> 2
     digits = f"{number:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 

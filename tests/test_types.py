@@ -2,7 +2,11 @@ import copy
 import dataclasses
 import itertools
 import json
+import os
 import pickle
+import subprocess
+import sys
+import threading
 from datetime import UTC, datetime
 from uuid import RFC_4122, UUID
 
@@ -178,6 +182,33 @@ def test_ids_sort_in_the_order_in_which_they_were_made(monkeypatch):
     made = [t.new_id() for _ in range(5000)]
     assert made == sorted(made)
     assert {(UUID(one).version, UUID(one).variant) for one in made} == {(7, RFC_4122)}
+
+
+def test_ids_of_many_threads_differ_and_ask_the_system_rarely(monkeypatch):
+    asked = []
+    real = os.urandom
+    monkeypatch.setattr(t.os, "urandom", lambda size: asked.append(size) or real(size))
+    made = []
+    threads = [threading.Thread(target=lambda: made.extend([t.new_id() for _ in range(2000)])) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len({one[-16:] for one in made}) == 16_000
+    assert len(asked) < 200
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_makes_other_ids():
+    code = (
+        "import os; from a2a_sync.types import new_id; new_id(); read, write = os.pipe(); pid = os.fork(); one = new_id()[-16:]\n"
+        "if not pid: os.write(write, one.encode()); os._exit(0)\n"
+        "os.waitpid(pid, 0); print(os.read(read, 100).decode() != one)"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    assert printed == "True\n"
 
 
 # -- objects as values --------------------------------------------------------------------------------------------------

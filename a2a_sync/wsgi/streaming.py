@@ -68,17 +68,23 @@ class EventStreamBody:
         end = time.monotonic() + self._limits.max_stream_age * random.uniform(0.9, 1.0)
         # Servers send the headers with the first bytes, so a stream that has no event yet begins with a comment.
         written, tick = -self._limits.stream_keepalive_interval, 0.0
+        checked = time.monotonic()
         try:
             while (items := self._stream.poll(tick)) is not None:
                 tick = self._limits.disconnect_check_interval
                 if items:
                     yield from self._frames(items)
-                    written = time.monotonic()
+                    written = checked = time.monotonic()
                     if written < end:
                         continue
                 now = time.monotonic()
-                if now >= end or self._connection.gone():
+                if now >= end:
                     return
+                # Not after each wake-up without an event: the check releases the interpreter lock.
+                if now - checked >= tick:
+                    checked = now
+                    if self._connection.gone():
+                        return
                 if now - written >= self._limits.stream_keepalive_interval:
                     yield comment("heartbeat")
                     written = now
