@@ -90,7 +90,7 @@ def _delay_everything(disorder: Disorder) -> None:
     from a2a_sync.concurrency.pool import Slot
     from a2a_sync.engine.hub import EventHub
     from a2a_sync.stores.memory import MemoryStore
-    from a2a_sync.stores.memory_webhooks import MemoryWebhooks
+    from a2a_sync.stores.memory.webhooks import MemoryWebhooks
     from a2a_sync.stores.sqlite import SQLiteStore
     from a2a_sync.stores.sqlite.webhooks import SQLiteWebhooks
 

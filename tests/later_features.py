@@ -51,7 +51,7 @@ FEATURES = (
             "agent.artifacts": "ArtifactWriter.replace ArtifactWriter.restart",
             "agent.executor": "RequestContext.memory RequestContext.pending",
             "stores.base": "pending_name",
-            "stores.records": "Owned.remove_pending",
+            "stores.memory.records": "Owned.remove_pending",
             "stores.sqlite.schema": "_SINCE.5",
         },
     ),
@@ -79,7 +79,7 @@ FEATURES = (
             "stores.sqlite.inspection": "*",
             "stores.base": "TaskSummary SummaryQuery WebhookCounts RunCounts WorkerSummary Inspection TaskStore.inspection",
             "stores.memory": "MemoryInspection _selects _summary",
-            "stores.records": "Created Record._time",
+            "stores.memory.records": "Created Record._time",
             "stores.sqlite.schema": (
                 "Statements.summaries Statements.run_counts Statements.all_counts Statements.stopped_webhooks"
                 " Statements.waiting_webhooks Statements.webhook_counts Statements.worker_runs _SINCE.6"
@@ -245,7 +245,7 @@ FEATURES = (
             "engine.chunks": "*",
             "engine.run": "Run._queue Run.flush Run._flush_in_background Run._raise_flush_error",
             "stores.base": "TaskStore.queues_chunks",
-            "stores.records": "RecentHistories Record.messages_after",
+            "stores.memory.records": "RecentHistories Record.messages_after",
             "client.connections": (
                 "OpenResponse Adapter.open Adapter._direct_pool _Connection.request _Connection.send _close"
             ),

@@ -9,7 +9,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from a2a_sync.agent.artifacts import ArtifactWriter
 from a2a_sync.agent.conversation import conversation
@@ -65,6 +65,7 @@ from a2a_sync.types import (
 
 #: What an executor may yield or emit. Missing ids and times are filled in.
 Event: TypeAlias = LogEvent
+_ValueT = TypeVar("_ValueT", State, Memory)
 
 
 class TaskCancelled(BaseException):
@@ -245,12 +246,7 @@ class RequestContext:
         Stored until the last task is removed.
         """
         if self._state is None:
-            run, on_hub = self._run, self._on_hub
-            self._state = State(
-                lambda: on_hub(lambda: require(run.store.contexts, "contexts").state(run.scope, self.context_id)),
-                lambda body, expected: on_hub(lambda: run.keep_state(body, expected)),
-                self._lock_values,
-            )
+            self._state = self._value(State, STATE)
         return self._state
 
     @property
@@ -259,7 +255,7 @@ class RequestContext:
 
         Stored until the last task is removed.
         """
-        return self._value(MEMORY)
+        return self._value(Memory, MEMORY)
 
     @property
     def pending(self) -> Memory:
@@ -267,11 +263,12 @@ class RequestContext:
 
         Removed when the task ends.
         """
-        return self._value(pending_name(self.task_id))
+        return self._value(Memory, pending_name(self.task_id))
 
-    def _value(self, name: str) -> Memory:
+    def _value(self, kind: type[_ValueT], name: str) -> _ValueT:
+        """The value `name` of the context, as an object of `kind`."""
         run, on_hub = self._run, self._on_hub
-        return Memory(
+        return kind(
             lambda: on_hub(lambda: require(run.store.contexts, "contexts").state(run.scope, self.context_id, name)),
             lambda body, expected: on_hub(lambda: run.keep_state(body, expected, name)),
             self._lock_values,
@@ -290,7 +287,7 @@ class RequestContext:
             PublicError: another task still ran after `timeout` seconds; not caught, it fails the task with that reason.
             TaskCancelled: the task was canceled or timed out.
         """
-        take_turn(self._value(TURN), self.task_id, runs=self._has_run, sleep=self.sleep, timeout=timeout)
+        take_turn(self._value(Memory, TURN), self.task_id, runs=self._has_run, sleep=self.sleep, timeout=timeout)
 
     def _has_run(self, task_id: str) -> bool:
         try:

@@ -60,7 +60,7 @@ class ASGIApp:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "lifespan":
-            await live(receive, send, self)
+            await answer_lifespan(receive, send, self)
         elif scope["type"] == "websocket":
             # Closing before accepting is how a handshake is refused.
             await receive()
@@ -143,7 +143,7 @@ class Dispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI interface."""
         if scope["type"] == "lifespan":
-            await live(receive, send, *(app for _, app in self._mounts))
+            await answer_lifespan(receive, send, *(app for _, app in self._mounts))
             return
         path = path_below_root(scope)
         for prefix, app in self._mounts:
@@ -153,7 +153,7 @@ class Dispatcher:
         await self._host(scope, receive, send)
 
 
-async def live(receive: Receive, send: Send, *apps: ASGIApp) -> None:
+async def answer_lifespan(receive: Receive, send: Send, *apps: ASGIApp) -> None:
     """Answer the ``lifespan`` of a server: at its shutdown, `apps` are closed concurrently.
 
     Nothing has to be started.
@@ -168,7 +168,7 @@ async def live(receive: Receive, send: Send, *apps: ASGIApp) -> None:
 
 
 async def _refuse(send: Send) -> None:
-    body = dumps({"error": {"code": 503, "message": "as many requests are open as may be; try again later"}})
+    body = dumps({"error": {"code": 503, "message": "too many open requests; retry later"}})
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

@@ -14,17 +14,17 @@ from typing import Any
 from a2a_sync import jsontext
 from a2a_sync.errors import JSONParseError
 
-#: What signatures may be made with, the preferred one of each kind of key first (RFC 7518, RFC 8037).
+#: The algorithms of signatures, the preferred one of each kind of key first (RFC 7518, RFC 8037).
 ALGORITHMS = ("ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512")
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA = ("RS256", "PS256", "RS384", "PS384", "RS512", "PS512")
 _MIN_RSA_BITS = 2048
-#: Keys of a set somewhere else that are looked at.
+#: The number of keys of a key set that are read.
 _MAX_KEYS = 100
 
 
 def algorithms_of(key: Any) -> tuple[str, ...]:
-    """The algorithms that a public or private key is for, the usual one first; none for keys that are not taken here."""
+    """The algorithms that a public or private key is for, the usual one first; none for other kinds of keys."""
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
     match key:
@@ -46,7 +46,7 @@ def from_jwk(jwk: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class TrustedKey:
-    """A public key, with its id and its validity. ``kid`` is empty for a key that is good for every name."""
+    """A public key, with its id and its validity. A key with an empty ``kid`` fits every id."""
 
     key: Any
     kid: str = ""
@@ -78,7 +78,7 @@ def trusted_keys(given: Any) -> tuple[TrustedKey, ...]:
 
 
 def read_key_set(body: bytes) -> tuple[TrustedKey, ...]:
-    """The keys in the JSON of a key set (RFC 7517); those that cannot be used are passed over.
+    """The keys in the JSON of a key set (RFC 7517); those that cannot be used are ignored.
 
     Raises:
         ValueError: it is no key set.
@@ -93,7 +93,7 @@ def read_key_set(body: bytes) -> tuple[TrustedKey, ...]:
 
 
 def keys_with_id(keys: Iterable[TrustedKey], kid: str) -> tuple[TrustedKey, ...]:
-    """Those that may be meant by the name `kid`; all of them where it is empty."""
+    """The keys that fit the id `kid`; all of them where it is empty."""
     return tuple(key for key in keys if not kid or key.kid in ("", kid))
 
 

@@ -12,6 +12,7 @@ import io
 from collections.abc import Iterable, Iterator
 from http.client import HTTPMessage
 from typing import Any
+from urllib.parse import urlsplit
 from wsgiref.types import WSGIApplication
 
 import requests
@@ -46,7 +47,7 @@ class WSGIAdapter(BaseAdapter):
             headers=[(name, str(value)) for name, value in request.headers.items() if name.lower() != "content-length"],
         )
         environ = builder.get_environ()
-        environ["HTTP_HOST"] = requests.compat.urlparse(request.url or "").netloc
+        environ["HTTP_HOST"] = urlsplit(request.url or "").netloc
         environ["SERVER_PROTOCOL"] = "HTTP/1.1"
         status, headers, body_of_app = _call(self._app, environ)
         raw = HTTPResponse(

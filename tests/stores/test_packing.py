@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from a2a_sync.sizes import event_size
-from a2a_sync.stores.packing import pack, unpack
+from a2a_sync.stores.memory.packing import pack, unpack
 from a2a_sync.types import (
     Artifact,
     DataPart,

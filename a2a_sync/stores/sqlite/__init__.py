@@ -17,10 +17,11 @@ from typing import Literal
 from a2a_sync.concurrency import clock
 from a2a_sync.errors import StoreError
 from a2a_sync.lifecycle import Entry, LogEvent
-from a2a_sync.operations import RunRequest, quota_owner
+from a2a_sync.operations import RunRequest, SendKey, quota_owner
 from a2a_sync.stores import rows
 from a2a_sync.stores.base import (
     UNBOUNDED,
+    AlreadySent,
     Cursor,
     Expiry,
     LargeResult,
@@ -44,7 +45,7 @@ from a2a_sync.stores.base import (
     too_large,
 )
 from a2a_sync.stores.rows import SNAPSHOT_AFTER, Batch, HeadRow, RequestRow
-from a2a_sync.stores.sqlite import schema, sends
+from a2a_sync.stores.sqlite import schema
 from a2a_sync.stores.sqlite.contexts import SQLiteContexts
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.inspection import SQLiteInspection
@@ -148,9 +149,11 @@ class SQLiteStore:
         token = self.workers.new_token(request.task_id)
         batch, request_row = Batch(events), RequestRow(request, events)
         webhook = None if request.webhook is None else WebhookRow(request.webhook)
+        key = request.key
 
         def work(connection: sqlite3.Connection) -> tuple[HeadRow, tuple[str, ...]]:
-            sends.refuse_known(connection, self._sql, owner, request.key)
+            if key is not None and (known := self._sent(connection, owner, key.key)) is not None:
+                raise AlreadySent(known)
             if create:
                 old = HeadRow.new(owner.tenant, owner.id, request)
             else:
@@ -163,7 +166,8 @@ class SQLiteStore:
                 self._update(connection, old, new)
             connection.execute(self._sql.put_request, (place(new.key, 0), body))
             connection.executemany(self._sql.put, batch.rows(old, place(new.key, 0)))
-            sends.keep(connection, self._sql, request.key, old, new)
+            if key is not None:
+                self._keep_key(connection, key, old, new)
             if webhook is not None:
                 webhook.put(connection, self._sql, new.key, old.version)
             return new, self._retention.evict_surplus(connection, account, quota, create=create)
@@ -177,7 +181,17 @@ class SQLiteStore:
 
     def sent(self, owner: Owner, key: str) -> SentRun | None:
         """See `TaskStore.sent`."""
-        return self._database.read(lambda connection: sends.find(connection, self._sql, owner, key))
+        return self._database.read(lambda connection: self._sent(connection, owner, key))
+
+    def _sent(self, connection: sqlite3.Connection, owner: Owner, key: str) -> SentRun | None:
+        row = connection.execute(self._sql.sent, (rows.send_digest(owner, key),)).fetchone()
+        return None if row is None else SentRun._make(row)
+
+    def _keep_key(self, connection: sqlite3.Connection, key: SendKey, old: HeadRow, new: HeadRow) -> None:
+        """Store the key of the send that changed the task from `old` to `new`; it is deleted with the task."""
+        digest = rows.send_digest(Owner(new.tenant, new.owner), key.key)
+        connection.execute(self._sql.put_send, (digest, new.key, new.version, key.fingerprint))
+        connection.execute(self._sql.mark_send, (digest, place(new.key, old.version + 1)))
 
     def append(
         self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, max_task_bytes: int | None = None

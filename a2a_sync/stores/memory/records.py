@@ -28,7 +28,7 @@ from a2a_sync.stores.base import (
     pending_name,
     time_ms,
 )
-from a2a_sync.stores.packing import ARTIFACT, MESSAGE, Packed, unpack, unpack_artifact, unpack_message
+from a2a_sync.stores.memory.packing import ARTIFACT, MESSAGE, Packed, unpack, unpack_artifact, unpack_message
 from a2a_sync.types import Artifact, Message, Task
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.operations import Webhook
 from a2a_sync.stores.base import SNAPSHOT, Owner, StoredWebhook, TooManyWebhooks
-from a2a_sync.stores.records import Record
+from a2a_sync.stores.memory.records import Record
 
 
 class MemoryWebhooks:

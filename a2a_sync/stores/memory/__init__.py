@@ -10,7 +10,7 @@ import itertools
 import sys
 import threading
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -19,6 +19,7 @@ from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest, quota_owner
 from a2a_sync.sizes import task_size
 from a2a_sync.stores.base import (
+    STATE,
     UNBOUNDED,
     AlreadySent,
     Expiry,
@@ -30,6 +31,8 @@ from a2a_sync.stores.base import (
     RunToken,
     SentRun,
     StartedRun,
+    StateConflict,
+    StoredState,
     StoredTask,
     StoredWebhook,
     StoreQuota,
@@ -51,13 +54,13 @@ from a2a_sync.stores.base import (
     time_ms,
     too_large,
 )
-from a2a_sync.stores.memory_contexts import MemoryContexts
-from a2a_sync.stores.memory_webhooks import MemoryWebhooks, current_webhooks, set_webhook
-from a2a_sync.stores.packing import Packed, pack
-from a2a_sync.stores.records import Account, Accounts, Created, Owned, RecentHistories, Record
+from a2a_sync.stores.memory.packing import Packed, pack
+from a2a_sync.stores.memory.records import Account, Accounts, Created, Owned, RecentHistories, Record
+from a2a_sync.stores.memory.webhooks import MemoryWebhooks, current_webhooks, set_webhook
 from a2a_sync.types import Task, TaskState, TaskStatus, new_id
 
 _order = attrgetter("order")
+_NO_VALUE = StoredState()
 _UNSPECIFIED = TaskStatus(state=TaskState.UNSPECIFIED)
 
 
@@ -376,6 +379,32 @@ class MemoryStore:
         if record is None or record.owned.owner != owner:
             raise not_found(task_id)
         return record
+
+
+class MemoryContexts:
+    """The `Contexts` of the store that `lock` belongs to; `held` returns the record for a current token."""
+
+    def __init__(self, lock: threading.Lock, owners: dict[Owner, Owned], held: Callable[[RunToken], Record]) -> None:
+        self._lock = lock
+        self._owners = owners
+        self._held = held
+
+    def state(self, owner: Owner, context_id: str, name: str = STATE) -> StoredState:
+        """See `Contexts.state`."""
+        owned = self._owners.get(owner)
+        return _NO_VALUE if owned is None else owned.states.get(context_id, {}).get(name, _NO_VALUE)
+
+    def set_state(self, token: RunToken, body: bytes, *, expected: int, name: str = STATE) -> None:
+        """See `Contexts.set_state`."""
+        with self._lock:
+            record = self._held(token)
+            states = record.owned.states.get(record.head.context_id, {})
+            current = states.get(name, _NO_VALUE)
+            if current.version != expected:
+                raise StateConflict(current)
+            # Readers hold no lock, so the mapping of a context is replaced.
+            record.owned.states[record.head.context_id] = {**states, name: StoredState(body, expected + 1)}
+            record.owned.account.bytes += len(body) - (len(current.body) if current is not _NO_VALUE else 0)
 
 
 class MemoryInspection:
