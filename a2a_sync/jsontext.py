@@ -29,8 +29,11 @@ _CHARACTERS_EACH = 32
 #: Counting in shorter texts is cheap.
 _SHORT = 4096
 _BOM = "\ufeff"
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NOT_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
+_ALIKE = bytes.maketrans(b"{}", b"[]")
+_STEP = {ord("["): 1, ord("]"): -1}
+#: More levels than most texts have.
+_SHALLOW = 16
 
 
 def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
@@ -133,22 +136,29 @@ def _has_more_brackets(text: str, limit: int) -> bool:
 def _check_containers(text: str) -> None:
     most = MAX_CONTAINERS + len(text) // _CHARACTERS_EACH
     # The brackets in strings are removed only where all brackets are too many.
-    if text.count("[") + text.count("{") > most:
-        brackets = _brackets(text)
-        if brackets.count(b"[") + brackets.count(b"{") > most:
-            raise JSONParseError(f"Invalid JSON: more than {most} arrays and objects")
+    if text.count("[") + text.count("{") > most and _brackets(text).count(b"[") > most:
+        raise JSONParseError(f"Invalid JSON: more than {most} arrays and objects")
 
 
 def _depth(text: str) -> int:
-    return max(accumulate(map(_STEP.__getitem__, _brackets(text))), default=0)
+    """The depth of a text; of one whose brackets are not balanced, at least its depth."""
+    brackets = _brackets(text)
+    for level in range(_SHALLOW):
+        # The innermost level of each place. Three times as fast as looking at each bracket.
+        left = brackets.replace(b"[]", b"")
+        if len(left) == len(brackets):
+            return level + max(accumulate(map(_STEP.__getitem__, left)), default=0)
+        brackets = left
+    return _SHALLOW + max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
 
 
 def _brackets(text: str) -> bytes:
-    """The brackets outside of strings."""
+    """The brackets outside of strings, all of them as square ones."""
     if "\\" in text:
         text = text.replace("\\\\", "").replace('\\"', "")
-    outside_strings = "".join(text.split('"')[::2])
-    return outside_strings.encode().translate(None, _NOT_BRACKETS)
+    # Two quotes side by side enclose no bracket, or join two strings to one: neither changes what is outside of strings.
+    marks = text.encode().translate(_ALIKE, _NOT_MARKS).replace(b'""', b"")
+    return b"".join(marks.split(b'"')[::2])
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -91,6 +91,37 @@ def test_many_brackets_side_by_side_are_not_depth():
     assert len(loads(b"[" + b"[{}]," * 5000 + b"1]")) == 5001
 
 
+NESTED = st.recursive(st.text('[]{}"\\\\a', max_size=6), lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text('[{"\\\\', max_size=3), inner, max_size=4), max_leaves=40)  # fmt: skip
+
+
+def depth_of(value):
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)
+
+
+@given(NESTED, st.integers(0, 40))
+def test_depth_is_that_of_the_value_whatever_its_strings_hold(value, more):
+    for _ in range(more):
+        value = [value, '"]'] if more % 2 else {"}": value}
+    text = json.dumps(value)
+    assert jsontext._depth(text) == depth_of(value)
+    assert jsontext._brackets(text).count(b"[") == text.count("[") + text.count("{") - inside(value)
+
+
+def inside(value):
+    """The opening brackets in the strings of a value."""
+    if isinstance(value, str):
+        return value.count("[") + value.count("{")
+    if isinstance(value, dict):
+        return sum(map(inside, value)) + sum(map(inside, value.values()))
+    return sum(map(inside, value))
+
+
+@pytest.mark.parametrize("text", ["[" * 200, "[{" * 100 + "[]", "[]" + "{" * 200, "[[]" * 150])
+def test_brackets_that_are_not_closed_are_as_deep_as_they_are_many(text):
+    assert jsontext._depth(text) >= 150
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5),
