@@ -120,8 +120,8 @@ class _AsyncTask:
     # -- on the thread of the run --
 
     def next(self) -> bool:
-        """Wait for an item in `ready`; False when the task has ended without another one."""
-        if not self.ready and not self._ended:
+        """Wait for an item in `ready`, or for those of an interval; False when the task has ended without another one."""
+        if not self._ended and (self._interval or not self.ready):
             if self._event_loop is None:
                 self._wait(self._launch, _NESTED_START_SECONDS if self._called_on_shared_loop else _START_SECONDS)
             else:
@@ -251,8 +251,9 @@ class _AsyncTask:
 
     def _request_item(self, wake: Callable[[], None]) -> None:
         self._wake = wake
+        full = bool(self.ready) and self._item_request is not None
         self._advance()
-        if self._ended:
+        if full or self._ended:
             self._wake_thread()
         elif self.ready:
             self._wake_in_time()
