@@ -21,8 +21,8 @@ from a2a_sync.codec import Codec, by_version
 from a2a_sync.codec.fields import shown
 from a2a_sync.engine.hub import PolledStream
 from a2a_sync.errors import AgentError, InvalidParamsError, VersionNotSupportedError
-from a2a_sync.grpc.arrivals import Arrivals
 from a2a_sync.grpc.streams import OpenStream, Sender
+from a2a_sync.grpc.threads import CallThreads
 from a2a_sync.operations import (
     OPERATIONS,
     SEND_STREAMING_MESSAGE,
@@ -82,7 +82,7 @@ class Methods:
         agents: finds the agent of each request.
         address: returns the address that results contain.
         sender: sends the events of streams.
-        arrivals: receives the messages of calls.
+        threads: receive the messages of calls.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class Methods:
         agents: Agents,
         address: Callable[[], str],
         sender: Sender,
-        arrivals: Arrivals,
+        threads: CallThreads,
     ) -> None:
-        self._arrivals = arrivals
+        self._threads = threads
         self._agents = agents
         self._address = address
         self._sender = sender
@@ -107,12 +107,12 @@ class Methods:
             operation = OPERATIONS[name]
             # Not `unary_unary`: grpcio would wait for the message itself.
             if operation.streaming:
-                stream: Any = self._arrivals.receiving(partial(self._stream, operation, method))
+                stream: Any = self._threads.receiving(partial(self._stream, operation, method))
                 # It returns at once, and writes later.
                 stream.experimental_non_blocking = True
                 handler = grpc.stream_stream_rpc_method_handler(stream)
             else:
-                unary = self._arrivals.receiving(partial(self._call, operation, method))
+                unary = self._threads.receiving(partial(self._call, operation, method))
                 handler = grpc.stream_unary_rpc_method_handler(unary)
             handlers[method.path.rpartition("/")[2]] = handler
         return grpc.method_handlers_generic_handler(protobuf.SERVICES[version], handlers)

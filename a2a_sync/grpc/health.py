@@ -11,18 +11,18 @@ from grpc_health.v1 import health_pb2
 
 from a2a_sync.codec.fields import shown
 from a2a_sync.errors import AgentError
-from a2a_sync.grpc.arrivals import Arrivals
+from a2a_sync.grpc.threads import CallThreads
 
 _SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 
-def health_handler(services: Collection[str], not_ready_reason: Callable[[], str], arrivals: Arrivals) -> Any:
+def health_handler(services: Collection[str], not_ready_reason: Callable[[], str], threads: CallThreads) -> Any:
     """The handler of ``Check``, for grpcio; callers need no credentials. There is no ``Watch``, which would hold a call each.
 
     Parameters:
         services: the names that can be checked besides ``""``.
         not_ready_reason: returns why no work can be accepted; ``""`` when it can.
-        arrivals: receives the messages of calls.
+        threads: receive the messages of calls.
     """
 
     def check(data: bytes | AgentError, rpc: Any) -> Any:
@@ -38,6 +38,6 @@ def health_handler(services: Collection[str], not_ready_reason: Callable[[], str
         return health_pb2.HealthCheckResponse(status=status)
 
     method = grpc.stream_unary_rpc_method_handler(
-        arrivals.receiving(check), response_serializer=health_pb2.HealthCheckResponse.SerializeToString
+        threads.receiving(check), response_serializer=health_pb2.HealthCheckResponse.SerializeToString
     )
     return grpc.method_handlers_generic_handler(_SERVICE, {"Check": method})

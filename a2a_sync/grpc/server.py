@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -14,12 +12,11 @@ import grpc
 from a2a_sync.bindings import protobuf
 from a2a_sync.card import AgentInterface
 from a2a_sync.concurrency.gevent import patched
-from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.engine.components import Component
-from a2a_sync.grpc.arrivals import Arrivals
 from a2a_sync.grpc.calls import Agents, Methods
 from a2a_sync.grpc.health import health_handler
 from a2a_sync.grpc.streams import Sender
+from a2a_sync.grpc.threads import CallThreads
 from a2a_sync.multiagent.host import AgentHost
 from a2a_sync.server.service import AgentService
 from a2a_sync.telemetry.logs import get_logger
@@ -128,9 +125,15 @@ class GRPCServer(Component):
             raise ValueError(f"protocol_versions: gRPC needs one of {', '.join(protobuf.SERVICES)}")
         agents = Agents(lambda name: _services(site).get(name), lambda: [] if isinstance(site, A2AApp) else list(site))
         limits = site.limits
-        self._arrivals = Arrivals(threads, limits.max_open_streams, limits.body_timeout)
+        self._calls = threads + _MAX_WAITING + limits.max_open_streams
+        self._call_threads = CallThreads(
+            threads,
+            self._calls,
+            message_bytes=limits.max_body_bytes,
+            message_timeout=limits.body_timeout,
+        )
         self._methods = [
-            Methods(version, agents, lambda: self._url, self._sender, self._arrivals) for version in self._versions
+            Methods(version, agents, lambda: self._url, self._sender, self._call_threads) for version in self._versions
         ]
         if not self._url.endswith(":0"):
             self._list_interfaces()
@@ -197,12 +200,11 @@ class GRPCServer(Component):
             "grpc.http2.max_pings_without_data": 0,
             "grpc.http2.min_ping_interval_without_data_ms": int(_MIN_PING_INTERVAL * 1000),
         }
-        calls = self._threads + _MAX_WAITING + limits.max_open_streams
         return grpc.server(
-            _Threads(calls),
+            self._call_threads,
             self._handlers(),
             options=tuple(options.items()),
-            maximum_concurrent_rpcs=calls,
+            maximum_concurrent_rpcs=self._calls,
         )
 
     def _handlers(self) -> list[Any]:
@@ -218,7 +220,7 @@ class GRPCServer(Component):
             return next(filter(None, (one.not_ready_reason() for one in _services(self._site).values())), "")
 
         return health_handler(
-            [protobuf.SERVICES[version] for version in self._versions], not_ready_reason, self._arrivals
+            [protobuf.SERVICES[version] for version in self._versions], not_ready_reason, self._call_threads
         )
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -238,7 +240,7 @@ class GRPCServer(Component):
             self._sender.end()
             stopped.wait(timeout + _CANCEL_SECONDS)
         self._sender.close()
-        self._arrivals.close()
+        self._call_threads.shutdown()
         self._closed.set()
 
 
@@ -248,26 +250,3 @@ def _services(site: A2AApp | AgentHost) -> dict[str, AgentService]:
         return {"": site.service}
     found = {name: app.service for name, app in site.items()}
     return found if site.root is None else {"": found[site.root], **found}
-
-
-class _Threads(Executor):
-    """A thread for each call: daemons, so that a call that hangs does not keep the process."""
-
-    def __init__(self, calls: int) -> None:
-        # A call has ended for gRPC before its thread is free: as many more may wait for that moment.
-        self._pool = WorkerPool(threads=calls, max_queued=calls, max_abandoned=0, name="a2a-grpc")
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-
-        def job() -> None:
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:
-                future.set_exception(error)
-
-        self._pool.reserve().submit(job)
-        return future
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._pool.close()

@@ -20,7 +20,7 @@ from a2a_sync import types as t  # noqa: E402
 from a2a_sync.auth import BearerAuth  # noqa: E402
 from a2a_sync.bindings import protobuf  # noqa: E402
 from a2a_sync.errors import InvalidRequestError  # noqa: E402
-from a2a_sync.grpc import GRPCServer, arrivals  # noqa: E402
+from a2a_sync.grpc import GRPCServer, threads  # noqa: E402
 from a2a_sync.operations import OPERATIONS  # noqa: E402
 from tests.engine import eventually  # noqa: E402
 from tests.grpc.agent import channel, client_of, encoded, path, serving  # noqa: E402
@@ -195,12 +195,28 @@ def test_calls_that_send_no_message_hold_nothing_of_others(silent: Callable[...,
     # Thirty-two of them, on one connection and without credentials, stopped the server for as long as they lasted.
     with serving(threads=2) as server, channel(server) as opened:
         begun = [silent(opened, method) for _ in range(200)]
-        eventually(lambda: sum(one.done() for one in begun) >= 200 - 32, "the end of all calls but the newest 32")
+        eventually(lambda: sum(one.done() for one in begun) >= 200 - 16, "the end of all calls but the newest 16")
         with client_of(server, timeout=60) as client:
             for _ in range(5):
                 assert client.send("hi").text == "worker: hi"
         # Each call of another connection took the place of one of these for a moment.
-        assert sum(not one.done() for one in begun) >= 32 - 6
+        assert sum(not one.done() for one in begun) >= 16 - 6
+
+
+def test_many_calls_whose_messages_are_late_at_once_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of 500 sends over 16 connections at once five were cut, because too many waited for their messages at the same moment.
+    monkeypatch.setattr(threads, "_WAITS_AFTER", 60.0)
+    begun = threading.Event()
+
+    def late() -> Iterator[bytes]:
+        begun.wait(60)
+        yield b""
+
+    with serving() as server, channel(server) as opened:
+        calls = [opened.stream_unary(path("ListTasks")).future(late(), timeout=120) for _ in range(60)]
+        eventually(lambda: len(server._call_threads._unsent) == 60, "the calls")
+        begun.set()
+        assert {call.code() for call in calls} == {grpc.StatusCode.OK}
 
 
 def test_a_message_that_takes_too_long_ends_its_call(silent: Callable[..., Any]) -> None:
@@ -217,24 +233,38 @@ def test_a_call_that_ends_without_a_message_is_refused(server: GRPCServer, metho
     assert (error.code(), error.details()) == (grpc.StatusCode.INVALID_ARGUMENT, "the call has no message")
 
 
-def test_no_more_bytes_wait_for_a_thread_than_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrivals, "_MAX_WAITING_BYTES", 1000)
-    monkeypatch.setattr(arrivals, "_WAITS_AFTER", 60.0)
-    with serving(threads=1) as server, channel(server) as opened, client_of(server) as client:
+@pytest.mark.parametrize("refused", [False, True], ids=["in time", "too late"])
+def test_a_call_waits_for_a_thread_and_not_for_ever(refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_WAITS_AFTER", 120.0)
+    with serving(threads=1) as server, channel(server) as opened:
         send = opened.unary_unary(path("SendMessage"))
         busy = send.future(saying("wait"), timeout=120)
-        eventually(lambda: server._arrivals._held, "the call on the only thread")
-        large = saying("x" * 2000)
-        assert code_of(lambda: send(large, timeout=60)) is grpc.StatusCode.RESOURCE_EXHAUSTED
-        small = send.future(encoded("SendMessage", SAID), timeout=120)
-        eventually(lambda: server._arrivals._bytes, "the small call, which waits")
         site: Any = server._site
+        eventually(lambda: Client(site).list_tasks().tasks, "the send on the only thread")
+        monkeypatch.setattr(threads, "_LONGEST_WAIT", 0.0 if refused else 120.0)
+        later = send.future(encoded("SendMessage", SAID), timeout=120)
+        eventually(lambda: server._call_threads._pool.waiting, "the call that waits")
         (task,) = Client(site).list_tasks().tasks
         Client(site).cancel_task(task.id)
         assert busy.result(60)
-        assert small.result(60)
-        assert server._arrivals._bytes == 0
+        assert code_of(later.result) is (grpc.StatusCode.RESOURCE_EXHAUSTED if refused else None)
+
+
+def test_a_call_is_answered_when_the_system_has_a_thread_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = threading.Event()
+    start = threading.Thread.start
+
+    def start_or_not(thread: threading.Thread) -> None:
+        if thread.name.startswith("a2a-grpc-") and thread.name[-1].isdigit() and not refused.is_set():
+            refused.set()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with serving() as server, client_of(server) as client:
+        monkeypatch.setattr(threading.Thread, "start", start_or_not)
+        # The error ended the thread of gRPC that accepts calls.
         assert client.send("hi").text == "worker: hi"
+        assert refused.is_set()
 
 
 def test_fields_that_the_protocol_does_not_have_are_ignored(server: GRPCServer) -> None:
