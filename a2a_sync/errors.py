@@ -359,6 +359,14 @@ def error_from_wire(
 
     Releases of the protocol gave the same error different codes and statuses, never different reasons. An unknown error
     becomes a plain `AgentError` with the peer's code and reason.
+
+    Parameters:
+        reason: the reason in its details; ``""`` where it has none.
+        code: the JSON-RPC code, if it has one.
+        message: its text.
+        metadata: those of its details.
+        violations: the members of the request that are wrong.
+        retry_after: seconds until the call may be repeated.
     """
     library = [cls for cls in _walk(AgentError)[1:] if cls.__module__ == __name__]
     chosen = next((cls for cls in library if reason and cls.reason == reason), None)

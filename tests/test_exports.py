@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import os
 import re
@@ -189,6 +190,25 @@ def test_the_annotations_of_every_public_signature_can_be_evaluated() -> None:
             assert not any(isinstance(hint, (str, ForwardRef, LazyModule)) for hint in hints.values()), path
     assert wrong == {}
     assert seen > 1000
+
+
+def test_more_than_five_parameters_are_described_in_a_list() -> None:
+    missing = []
+    for path, one in signatures():
+        made = inspect.getattr_static(one, "__init__", None) if isinstance(one, type) else one
+        if not inspect.isfunction(made) or path.endswith("__init__") or dataclasses.is_dataclass(one):
+            continue
+        names = [
+            name
+            for name in inspect.signature(made).parameters
+            if name not in ("self", "cls") and not name.startswith("_")
+        ]
+        text = inspect.getdoc(one) or ""
+        if len(names) > 5 and made.__module__.startswith("a2a_sync") and not text.startswith("See `"):
+            undescribed = [name for name in names if name not in text]
+            if "Parameters:" not in text or undescribed:
+                missing.append(f"{path}: {undescribed or names}")
+    assert missing == []
 
 
 def test_evaluated_annotations_are_the_real_classes() -> None:

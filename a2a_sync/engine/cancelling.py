@@ -52,6 +52,12 @@ class CancelHandlers:
     ) -> None:
         """Call the cancel handler and wait `Limits.cancel_handler_timeout` seconds for it; later it has no effect.
 
+        Parameters:
+            executor: the agent's code; None: it is no longer served, and nothing is called.
+            scope, task_id: the task.
+            metadata, principal: of the call that cancels it.
+            run: the run of the task in this process, if it has one.
+
         Raises:
             TaskNotCancelableError: it refused.
             TaskNotFoundError, StoreError: from the store.

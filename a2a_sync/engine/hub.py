@@ -359,6 +359,13 @@ class TaskEventStream:
     It is the stream of one run: the present one or, on an idle task, the next one. It ends after the entry that ends that
     run, or when the run has freed its token; it shows nothing of later runs, however late it is read. The store is not read
     while the published numbers are consecutive. `poll` and iteration are for one thread, `close` for any.
+
+    Parameters:
+        store, scope, task_id: the task.
+        subscription: its listener, which receives what is published from now on.
+        cursor: the number of the last entry that the reader has.
+        running: a run holds the task.
+        first: is returned before the entries.
     """
 
     def __init__(

@@ -62,9 +62,22 @@ current_run: contextvars.ContextVar[Run | None] = contextvars.ContextVar("a2a_sy
 class Run:
     """See the module. Attributes without underscore may be read from any thread.
 
-    ``began`` and ``last_event`` are monotonic times, None until the agent's code is called; ``thread`` executes that code. ``unstored`` is the reason of
-    an end that the store refused, or of a start that it may have stored: the task may look as if it ran, and `finish` must be
-    retried. `after`: see `RunManager.begin`. With `debug` an unexpected exception fails the task with its traceback.
+    ``began`` and ``last_event`` are monotonic times, None until the agent's code is called; ``thread`` executes that code.
+    ``unstored`` is the reason of an end that the store refused, or of a start that it may have stored: the task may look as if
+    it ran, and `finish` must be retried.
+
+    Parameters:
+        executor: the agent's code.
+        store, hub: the log of the task, and its listeners.
+        scope: the owner of the task.
+        request: what the run works on.
+        after: see `RunManager.begin`.
+        quota: how much the run may add to the store.
+        on_over: called when nothing is left to do for the run.
+        chunk_writer: stores queued pieces of text.
+        value_locks: for changes of the values of contexts.
+        limits: of the app.
+        debug: an unexpected exception fails the task with its traceback.
     """
 
     def __init__(

@@ -78,9 +78,14 @@ class ActiveRun:
 class RunManager(Component):
     """The runs of one process over one store. A forked child starts without any.
 
-    `executor_of` gives the executor for the tasks of an owner; None: it is no longer served. `job_queue` carries runs to other
-    processes; by default, and for the runs that running code asks for, they are executed by the pool of this process. `debug`:
-    see `Run`.
+    Parameters:
+        executor_of: returns the executor for the tasks of an owner; None: it is no longer served.
+        store, hub: the tasks, and their listeners in this process.
+        limits: of the app.
+        quotas: the shares of its owners; None: no share is limited.
+        job_queue: carries runs to other processes; by default, and for the runs that running code asks for, they are executed
+            by the pool of this process.
+        debug: see `Run`.
     """
 
     def __init__(

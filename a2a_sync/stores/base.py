@@ -755,9 +755,17 @@ class TaskStore(Protocol):
     ) -> StartedRun:
         """Begin a run on ``request.task_id``: store the request and `events` (the user's message first) in one transaction.
 
-        With `create` the task is added; otherwise it must exist, and `after` is the number of its newest entry that the caller has
-        read: a task with later ones is refused. None accepts any. The idempotency key of the request and its webhook are kept
+        With `create` the task is added; otherwise it must exist, and a task with entries after number `after` is refused, unless
+        that is None. The idempotency key of the request and its webhook are kept
         as long as the task, unless the webhook is deleted or replaced.
+
+        Parameters:
+            owner: the owner of the task.
+            request: what the run works on, with the id of its task.
+            events: the first entries of the run.
+            create: the task is new.
+            after: the number of the newest entry that the caller has read.
+            quota: how much may be stored.
 
         Where `quota` or the store's own bound is reached, tasks without a run are evicted: of one owner the task that ended
         first, then the one that has waited longest for its client; for the store's bound, of the owner that has most tasks.
@@ -812,9 +820,14 @@ class TaskStore(Protocol):
         max_bytes: int | None = None,
         refuse_above: int | None = None,
     ) -> StoredTask:
-        """The folded task. `history` is how many of the newest messages to include (None: all).
+        """The folded task.
 
-        Older messages are left out where the task would have more than `max_bytes`; the rest of the task is never cut.
+        Parameters:
+            owner, task_id: the task.
+            history: how many of the newest messages to include; None: all.
+            artifacts: include the artifacts.
+            max_bytes: older messages are left out where the task would have more; the rest of it is never cut.
+            refuse_above: see `LargeResult`.
 
         Raises:
             LargeResult: more than `refuse_above` bytes are stored of the task; nothing was read.

@@ -61,9 +61,14 @@ class Reading:
         artifacts: bool,
         max_bytes: int | None = None,
     ) -> Reading:
-        """Read the newest `history` messages (None: all) of the task at `row`, and with `artifacts` its artifacts.
+        """Read the rows from which the task at `row` is folded, in the transaction of `connection`.
 
-        Older messages are omitted where the result would exceed `max_bytes`.
+        Parameters:
+            connection, sql: of the store.
+            row: the head of the task.
+            history: how many of the newest messages to read; None: all.
+            artifacts: read its artifacts.
+            max_bytes: older messages are omitted where the result would have more.
         """
         reading = cls(row)
         if max_bytes is not None and row.bytes > max_bytes:

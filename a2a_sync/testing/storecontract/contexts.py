@@ -11,6 +11,7 @@ import pytest
 from a2a_sync.stores.base import (
     MEMORY,
     Owner,
+    OwnerFull,
     RunRevoked,
     RunToken,
     StateConflict,
@@ -208,3 +209,15 @@ class Contexts:
         assert ids(store, TaskQuery(context_id="c"), FOREIGN[0]) == []
         again = done(store)
         assert ids(store, TaskQuery(context_id="c")) == [again]
+
+    def test_a_quota_of_bytes_counts_the_states_of_contexts(self, store: Any) -> None:
+        quota = StoreQuota(max_bytes=100_000)
+        for _ in range(3):
+            run = begin(store, task_id="t", quota=quota)
+            for version in range(3):
+                store.contexts.set_state(run.token, b"[%s]" % (b"1" * 60_000), expected=version)
+            with pytest.raises(OwnerFull):
+                begin(store, text="x" * 50_000, quota=quota)
+            begin(store, task_id="u", text="x" * 10_000, quota=quota)
+            store.delete(MINE, "t")
+            store.delete(MINE, "u")

@@ -223,18 +223,6 @@ class Eviction:
             assert set(ids(store, TaskQuery())) == {"kept", "u"}
             store.delete(MINE, "u")
 
-    def test_a_quota_of_bytes_counts_the_states_of_contexts(self, store: Any) -> None:
-        quota = StoreQuota(max_bytes=100_000)
-        for _ in range(3):
-            run = begin(store, task_id="t", quota=quota)
-            for version in range(3):
-                store.contexts.set_state(run.token, b"[%s]" % (b"1" * 60_000), expected=version)
-            with pytest.raises(OwnerFull):
-                begin(store, text="x" * 50_000, quota=quota)
-            begin(store, task_id="u", text="x" * 10_000, quota=quota)
-            store.delete(MINE, "t")
-            store.delete(MINE, "u")
-
     def test_a_closed_store_opens_again_when_it_is_used(self, store: Any) -> None:
         task_id = done(store)
         for _ in range(2):
