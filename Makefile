@@ -86,8 +86,8 @@ bench-page: $(VENV)/.stamp-bench ## Measure curves and flame graphs, and write d
 bench-frameworks: $(VENV)/.stamp-bench ## Compare each bridge with its framework's own A2A server, and write docs/explanation/frameworks.md
 	$(BIN)/python -m tests.benchmarks.frameworks --write
 
-metrics: $(VENV)/.stamp-test ## Print figures about the structure and the calls of the library (COMPARE=COMMIT)
-	$(BIN)/python -m tests.metrics $(COMPARE:%=--compare %)
+metrics: $(VENV)/.stamp-test ## Print figures about the structure and the calls of the library (COMPARE=COMMIT; FEATURES=1: only the code lines of later features and of the rest)
+	$(BIN)/python -m tests.metrics $(COMPARE:%=--compare %) $(FEATURES:%=--features)
 
 soak: $(VENV)/.stamp-test ## Ten minutes of mixed load with kills, and 50,000 tasks, with figures (MINUTES=10)
 	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10)

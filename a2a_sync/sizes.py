@@ -65,8 +65,8 @@ def message_size(message: Message) -> int:
 
 def around_message(message: Message) -> int:
     """A message without its parts."""
-    ids = texts_size((message.message_id, message.context_id, message.task_id))
-    size = AROUND + max(0, ids - _USUAL_IDS)
+    ids = message.message_id + message.context_id + message.task_id
+    size = AROUND + max(0, (len(ids) if ids.isascii() else texts_size((ids,))) - _USUAL_IDS)
     if message.extensions or message.reference_task_ids:
         size += texts_size((*message.extensions, *message.reference_task_ids))
     return size + metadata_size(message.metadata) if message.metadata else size

@@ -91,14 +91,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.clear)
 
 
-def _random_number() -> int:
-    while True:
-        try:
-            return _random.pop()
-        except IndexError:
-            _random.extend(memoryview(os.urandom(2048)).cast("Q"))
-
-
 def new_id() -> str:
     """Return a new opaque identifier without ``/``, ``:`` or ``%``, so that it fits into any path.
 
@@ -108,7 +100,12 @@ def new_id() -> str:
     """
     milliseconds, rest = divmod(time.time_ns(), 1_000_000)
     moment = milliseconds << 80 | 7 << 76 | rest * 4096 // 1_000_000 << 64
-    number = moment | 2 << 62 | _random_number() >> 2
+    try:
+        random = _random.pop()
+    except IndexError:
+        random, *others = memoryview(os.urandom(2048)).cast("Q")
+        _random.extend(others)
+    number = moment | 2 << 62 | random >> 2
     digits = f"{number:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 

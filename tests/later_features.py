@@ -39,6 +39,7 @@ FEATURES = (
             "integrations.remote": "*",
             "integrations.strands": "*",
             "agent.turns": "*",
+            "agent.asynchronous": "_AsyncTask._stop_timer _AsyncTask._wake_in_time batches",
             "agent.executor": "RequestContext.key RequestContext._has_run RequestContext.wait_for_turn",
             "agent.spec": "_execute",
         },
@@ -93,16 +94,18 @@ FEATURES = (
         {
             "stores.postgres": "*",
             "stores.redispubsub": "*",
+            "concurrency.background": "BoundedRead",
             "stores": "open_pubsub",
             "stores.rows": "Batch.kinds Batch.last_message Batch.number RequestRow.entry dump_entry",
             "server.bounds": "check_ids _refuse_nul",
         },
     ),
     Feature(
-        "processes that share a store: leases by its clock, one read of a log for all streams, many versions in one read",
+        "processes and apps that share a store: leases by its clock, one read of a log for all streams, many versions in one read",
         "the scale of many machines needs them since f34d47d, 8c1ec2b and 87d7771",
         {
             "engine.tail": "*",
+            "stores.inprocess": "*",
             "engine.bridge": "ProcessBridge._catch_up ProcessBridge._hint_changed",
             "engine.hub": (
                 "EventHub.followed EventHub.note_publication EventHub.read_log Subscription.catch_up Subscription.read_log"
@@ -171,6 +174,7 @@ FEATURES = (
             "cli.console": "*",
             "cli.debug": "*",
             "cli.frameworks": "*",
+            "cli.interrupts": "*",
             "cli.mcp": "*",
             "cli.new": "*",
             "cli.options": "AgentCommand Connection Settings _connection _debug _no_color calls_agent settings_of",
@@ -239,9 +243,14 @@ FEATURES = (
         },
     ),
     Feature(
-        "speed: text stored behind the run, long histories read once, requests sent over urllib3, compiled writers",
-        "since 86aaf07, 0f462d1, e671fcc and 50f2de2",
+        "speed: text stored behind the run, long histories read once, requests over urllib3, heads of requests parsed once",
+        "since 86aaf07, 0f462d1, e671fcc, 50f2de2 and 4d4fde4",
         {
+            "gunicorn.requests": "*",
+            "gunicorn.worker": (
+                "BufferedThreadWorker._count BufferedThreadWorker._serve BufferedThreadWorker.get_thread_pool"
+                " BufferedThreadWorker.handle_request BufferedThreadWorker.notify _Outcome _Threads"
+            ),
             "engine.chunks": "*",
             "engine.run": "Run._queue Run.flush Run._flush_in_background Run._raise_flush_error",
             "stores.base": "TaskStore.queues_chunks",
@@ -254,9 +263,11 @@ FEATURES = (
         },
     ),
     Feature(
-        "ASGI servers with slow clients, workers that are stopped while they start",
-        "repairs since eb4c7d7 and 7024b96",
+        "ASGI servers with slow clients, workers stopped while they start, receivers of webhooks, sizes of messages",
+        "repairs since eb4c7d7, 7024b96, 9561ba5 and e6f113d",
         {
+            "webhooks": "WebhookReceiver._read WebhookReceiver._turn",
+            "sizes": "around_message texts_size",
             "integrations.asgi_bridge": (
                 "Body.give_up Body.wait Bridge._send_rest Bridge._sender Bridge.abort Bridge.finish Bridge.receive"
                 " _WaitingBodies _length Client"
