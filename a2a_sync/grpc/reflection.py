@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 import grpc
-from google.protobuf import descriptor_pool
+from google.protobuf import descriptor_pool, duration_pb2
+from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
@@ -23,7 +24,8 @@ def reflection_handler(services: Collection[str]) -> Any:
     pool = descriptor_pool.DescriptorPool()
     for file in protobuf.files():
         pool.AddSerializedFile(file)
-    for module in (health_pb2, reflection_pb2):
+    # The details of errors are shown by tools that know their messages.
+    for module in (health_pb2, reflection_pb2, duration_pb2, error_details_pb2):
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
     listed = (*services, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
     servicer = reflection.ReflectionServicer(listed, pool)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -52,8 +53,10 @@ from a2a_sync.errors import (  # noqa: E402
 from a2a_sync.grpc import TLS, GRPCServer  # noqa: E402
 from a2a_sync.operations import OPERATIONS  # noqa: E402
 from a2a_sync.testing import wsgi_session  # noqa: E402
+from a2a_sync.testing.servers import socket_server  # noqa: E402
 from tests.certificates import Authority  # noqa: E402
 from tests.engine import Background, eventually  # noqa: E402
+from tests.faults.agent import make_app  # noqa: E402
 from tests.faults.proxy import proxy  # noqa: E402
 from tests.grpc.agent import Worker, channel, client_of, encoded, path, serving  # noqa: E402
 from tests.stopwatch import Stopwatch  # noqa: E402
@@ -513,6 +516,23 @@ def test_clients_of_both_transports_see_the_same_numbered_events() -> None:
         for after in (numbers[0], numbers[len(numbers) // 2]):
             rest = [numbered(one.subscribe(sent.task_id, last_event_id=after)) for one in (over_grpc, over_http)]
             assert rest[0] == rest[1] == [row for row in seen if row[0] is not None and row[0] > after]
+
+
+def test_streams_of_both_transports_on_a_running_task_have_the_same_numbered_events() -> None:
+    app = make_app()
+    with serving(app) as server, socket_server(app) as url, client_of(server) as over_grpc, Client(url) as over_http:
+        sent = over_grpc.stream("slowly 100")
+        first = next(iter(sent))
+        assert isinstance(first, t.Task)
+        after = sent.last_event_id
+        followers = [
+            Background(partial(lambda client: numbered(client.subscribe(first.id, last_event_id=after)), client))
+            for client in (over_grpc, over_http)
+        ]
+        assert over_http.get_task(first.id).state is t.TaskState.WORKING
+        events = numbered(sent)
+        assert len(events) > 100
+        assert [follower.result() for follower in followers] == [events, events]
 
 
 @pytest.mark.parametrize("asked", [True, False])
