@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import aclosing, contextmanager, suppress
@@ -113,7 +114,7 @@ class _AsyncTask:
         self._ended = self._closing = self._cancelled = False
         self._wake: Callable[[], None] | None = None
         self._item_request: asyncio.Future[None] | None = None
-        #: When the thread was last woken for items, by the loop's clock, and the timer that wakes it next.
+        #: When the thread was last woken, and the timer that wakes it next.
         self._woken_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
 
@@ -233,7 +234,7 @@ class _AsyncTask:
         self._stop_timer()
         wake, self._wake = self._wake, None
         if wake is not None:
-            self._woken_at = asyncio.get_running_loop().time()
+            self._woken_at = time.monotonic()
             wake()
 
     def _stop_timer(self) -> None:
@@ -242,12 +243,14 @@ class _AsyncTask:
             self._timer = None
 
     def _wake_in_time(self) -> None:
-        """Wake the thread, which may wait for items, not before the interval is over."""
-        loop, due = asyncio.get_running_loop(), self._woken_at + self._interval
-        if due <= loop.time():
+        """Wake the thread, if it waits for items, not before the interval is over."""
+        if self._wake is None or self._timer is not None:
+            return
+        wait = self._woken_at + self._interval - time.monotonic()
+        if wait <= 0:
             self._wake_thread()
-        elif self._timer is None and self._wake is not None:
-            self._timer = loop.call_at(due, self._wake_thread)
+        else:
+            self._timer = asyncio.get_running_loop().call_later(wait, self._wake_thread)
 
     def _request_item(self, wake: Callable[[], None]) -> None:
         self._wake = wake

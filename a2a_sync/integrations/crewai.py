@@ -1,19 +1,25 @@
 """`CrewBridge` and `FlowBridge`: crews and flows of CrewAI. Needs ``pip install a2a-sync[crewai]``.
 
 A crew is given the conversation as text. A flow keeps its state in the memory of the conversation, and its methods with
-``@human_feedback`` ask. Both run on threads of their own. CrewAI sends telemetry unless ``CREWAI_DISABLE_TELEMETRY=true`` is set.
+``@human_feedback`` ask: the caller, or a remote agent (`remote_tool`). Both run on threads of their own. CrewAI sends telemetry unless ``CREWAI_DISABLE_TELEMETRY=true`` is set.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
+from a2a_sync.agent.asynchronous import iterate
+from a2a_sync.agent.executor import RequestContext, TaskCancelled
+from a2a_sync.client.client import Client
+from a2a_sync.errors import A2AError
 from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
     BridgeEvent,
+    Note,
     Question,
     Remember,
     Text,
@@ -24,11 +30,14 @@ from a2a_sync.integrations.bridge import (
     parsed,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.integrations.remote import AgentTool, ToolAnswer, as_message
 from a2a_sync.integrations.runners import workflow_input
 from a2a_sync.types import Role
 
 try:
     from crewai import Crew, Flow
+    from crewai.events import crewai_event_bus
+    from crewai.events.base_events import BaseEvent
     from crewai.flow.async_feedback import ConsoleProvider, HumanFeedbackPending, PendingFeedbackContext
     from crewai.flow.flow_config import flow_config
     from crewai.flow.persistence.base import FlowPersistence
@@ -42,8 +51,11 @@ __all__ = [
     "A2AFeedback",
     "CrewBridge",
     "FlowBridge",
+    "RemoteProgress",
+    "remote_tool",
 ]
 
+_PROGRESS = "a2a_remote_progress"
 #: How a model without function calling begins what it only thinks, and its answer.
 _THOUGHTS, _ANSWER = ("Thought:", "Action:"), "Final Answer:"
 
@@ -109,13 +121,13 @@ class FlowBridge(Bridge):
         """Run a new flow with the state of the conversation, or resume one with the feedback it waits for."""
         pending: Any = turn.pending or {"base": turn.memory[0] if turn.memory else {}}
         states = _States()
-        states.load(self._given, pending)
+        states.load(self._given, pending, turn.context)
         options = {"persistence": states, "input_provider": _NoInput(), "suppress_flow_events": True}
         if turn.resumes:
             flow = self._given.from_pending(_ID, **options)
             (answer,) = turn.answers.values()
             text = answer if isinstance(answer, str) else json.dumps(answer)
-            run: Callable[[], Any] = lambda: flow.resume(text)  # noqa: E731
+            run: Callable[[], Any] = lambda: states.resume(flow, text)  # noqa: E731
         else:
             flow = self._given(**options)
             inputs = _declared(flow.state, workflow_input(turn.message))
@@ -150,6 +162,8 @@ def _followed(run: Callable[[], Any], task: str = "", show: bool = True) -> Gene
                 visible = _spoken(text + data["chunk"])
                 yield Text(visible[shown:], data["call_id"])
                 said[data["call_id"]] = text + data["chunk"], max(shown, len(visible))
+        elif frame.type == _PROGRESS and data["note"]:
+            yield Note(data["note"])
         elif frame.type == "tool_usage_started":
             yield ToolCall(id=frame.id, name=data["tool_name"], arguments=parsed(data["tool_args"]))
         elif frame.type == "tool_usage_finished":
@@ -211,16 +225,24 @@ class _NoInput:
 class _States(FlowPersistence):  # type: ignore[misc]
     """The state that a run begins with. What it persists while it works is kept by the bridge at its end."""
 
+    _run: RequestContext | None = PrivateAttr(default=None)
     _state: dict[str, Any] = PrivateAttr(default_factory=dict)
     _context: PendingFeedbackContext | None = PrivateAttr(default=None)
+    _provider: Any = PrivateAttr(default=None)
 
-    def load(self, flow: type[Flow[Any]], pending: Any) -> None:
-        self._state = pending.get("state", pending["base"])
+    def load(self, flow: type[Flow[Any]], pending: Any, run: RequestContext) -> None:
+        self._run, self._state = run, pending.get("state", pending["base"])
         if "context" in pending:
             self._context = PendingFeedbackContext.from_dict(pending["context"])
             # The configuration of a model, which may have its key, is not stored.
             feedback = flow.flow_definition().methods[self._context.method_name].human_feedback
-            self._context.llm = feedback.llm if feedback is not None else None
+            self._context.llm, self._provider = feedback.llm, feedback.provider
+
+    def resume(self, flow: Flow[Any], text: str) -> Any:
+        """Continue a flow that waits, or the task of the remote agent that it waits for."""
+        if isinstance(self._provider, _Remote):
+            return self._provider.resume(flow, self._context, text)
+        return flow.resume(text)
 
     def init_db(self) -> None: ...
 
@@ -258,7 +280,81 @@ def _merged(base: dict[str, Any], own: dict[str, Any], newest: dict[str, Any]) -
 
 
 def _question(context: PendingFeedbackContext) -> Question:
+    if (remote := context.metadata.get(_REMOTE)) is not None:
+        return Question(id=f"feedback-{context.method_name}-{remote['number']}", text=remote["text"])
     output = PendingFeedbackContext._make_json_safe(context.method_output)
     shown = f"{output}\n\n{context.message}" if isinstance(output, str) and output else context.message
     value = None if isinstance(output, str) else output
     return Question(id=f"feedback-{context.method_name}", text=shown, value=value, options=tuple(context.emit or ()))
+
+
+# -- remote agents as tools ---------------------------------------------------------------------------------------------
+
+#: The member of the metadata of a pending feedback with the task of the remote agent, its question, and its number.
+_REMOTE = "a2a"
+
+
+class RemoteProgress(BaseEvent):  # type: ignore[misc]
+    """Progress of a remote agent (`note`), or the next characters of its answer (`delta`), on the event bus of CrewAI."""
+
+    type: str = _PROGRESS
+    agent: str
+    note: str = ""
+    delta: str = ""
+
+
+def remote_tool(
+    client: Client, skill: str | None = None, *, name: str = "", description: str = "", **options: Any
+) -> Any:
+    """A remote agent as the provider of a flow's feedback: ``@human_feedback(message="", provider=remote_tool(client))``.
+
+    The result of the method is sent, and the answer of the agent is the feedback. When the agent asks, the flow waits, with the same
+    question; the answer continues the task of the agent, and the flow when that is completed. Crews cannot wait: their tools are
+    ``crewai.tools.tool("name")(client.as_tool())``.
+
+    The parameters are those of `AgentTool`.
+    """
+    return _Remote(AgentTool(client, skill, name=name, description=description, **options))
+
+
+class _Remote:
+    def __init__(self, tool: AgentTool) -> None:
+        self._tool = tool
+
+    def request_feedback(self, context: PendingFeedbackContext, flow: Flow[Any]) -> str:
+        """Send the output of the method; the answer. On a thread of CrewAI."""
+        answer = self._send(flow, as_message(PendingFeedbackContext._make_json_safe(context.method_output)))
+        while answer.task_id:
+            context = _waiting(context, answer)
+            given = A2AFeedback().request_feedback(context, flow)
+            answer = self._send(flow, given, answer.task_id)
+        return answer.text
+
+    def resume(self, flow: Flow[Any], context: Any, text: str) -> Any:
+        """Continue the task of the agent, and the flow with its answer, unless the agent asks again."""
+        answer = self._send(flow, text, context.metadata[_REMOTE]["task"])
+        return HumanFeedbackPending(context=_waiting(context, answer)) if answer.task_id else flow.resume(answer.text)
+
+    def _send(self, flow: Flow[Any], message: str, task_id: str = "") -> ToolAnswer:
+        served = isinstance(flow.persistence, _States)
+        items: Any = self._tool.send_blocking(message, task_id)
+        if served:
+            # A cancel of the run cancels the remote task too.
+            items = iterate(self._tool.send(message, task_id), flow.persistence._run)  # type: ignore[arg-type]
+        try:
+            for item in items:
+                if isinstance(item, ToolAnswer):
+                    return item
+                progress = {"note": item} if isinstance(item, str) else {"delta": item["text"]}
+                crewai_event_bus.emit(flow, RemoteProgress(agent=self._tool.name, **progress))
+        except A2AError as error:
+            return ToolAnswer(f"The agent could not be called: {error}")
+        except TaskCancelled:
+            raise InterruptedError("the task was canceled") from None
+        raise AssertionError("the last item is the answer")
+
+
+def _waiting(context: PendingFeedbackContext, answer: ToolAnswer) -> PendingFeedbackContext:
+    number = context.metadata.get(_REMOTE, {}).get("number", 0) + 1
+    about = {"task": answer.task_id, "text": answer.text, "number": number}
+    return replace(context, message=answer.text, metadata={**context.metadata, _REMOTE: about})
