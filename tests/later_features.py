@@ -25,6 +25,7 @@ FEATURES = (
         "frameworks are served and called since d6c8fa3",
         {
             "integrations.adk": "*",
+            "integrations.adk_calls": "*",
             "integrations.adk_parts": "*",
             "integrations.adk_remote": "*",
             "integrations.adk_sessions": "*",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -23,6 +25,7 @@ from a2a_sync.concurrency.gevent import (
     run_on_gevent_hub,
     spawn_native,
     start_native,
+    use_native_threads,
     wait_for_wake,
 )
 from a2a_sync.telemetry.logs import get_logger
@@ -33,6 +36,9 @@ logger: Final = get_logger(__name__)
 _EXECUTOR_THREADS = 64
 #: A loop that does nothing for so many seconds is reported.
 STALL_SECONDS = 5.0
+#: Items that a thread reads ahead of their consumer.
+_MAX_WAITING = 16
+_END: Final = object()
 
 
 class EventLoop:
@@ -72,6 +78,10 @@ class EventLoop:
                     logger.exception("a task of an async handler tried to end the process; its event loop continues")
 
     def _make_loop(self) -> asyncio.Runner:
+        if patched():
+            with suppress(ImportError):
+                # What async code connects to SQLite with: sessions of the ADK, checkpoints of LangGraph.
+                use_native_threads(import_module("aiosqlite.core"))
         runner = asyncio.Runner(loop_factory=_GreenletLoop if patched() else None)
         self.loop = runner.get_loop()
         executor = _NativeExecutor if patched() else ThreadPoolExecutor
@@ -113,6 +123,46 @@ class EventLoop:
             consequence,
             stack,
         )
+
+
+async def iterate_on_thread(iterate: Callable[[], Iterable[Any]]) -> AsyncGenerator[Any, None]:
+    """The items of an iterator that blocks; a thread of the executor of the running loop reads them.
+
+    An iteration that is left early does not wait for the thread, which stops at its next item.
+    """
+    loop, items, left = asyncio.get_running_loop(), asyncio.Queue[Any](), deque[bool]()
+    places = threading.Semaphore(_MAX_WAITING)
+
+    def put(item: Any) -> None:
+        with suppress(RuntimeError):  # the loop was closed
+            loop.call_soon_threadsafe(items.put_nowait, item)
+
+    def read() -> None:
+        try:
+            for item in iterate():
+                places.acquire()
+                if left:
+                    return
+                put(item)
+        finally:
+            put(_END)
+
+    reading = loop.run_in_executor(None, contextvars.copy_context().run, read)
+    try:
+        while (item := await items.get()) is not _END:
+            places.release()
+            yield item
+        await reading
+    finally:
+        left.append(True)
+        places.release()
+        reading.add_done_callback(retrieve_error)
+
+
+def retrieve_error(future: asyncio.Future[Any]) -> None:
+    """Read the exception of a call that nothing waits for, which asyncio would log otherwise."""
+    if not future.cancelled():
+        future.exception()
 
 
 class _SharedLoop:

@@ -15,7 +15,7 @@ import contextvars
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
@@ -66,6 +66,37 @@ def start_native(work: Callable[[], object]) -> None:
 def spawn_native(work: Callable[[], object]) -> None:
     """`start_native` for a thread that may spawn greenlets itself: that of a hub, or of an event loop."""
     _pools.of_this_thread().spawn(work)
+
+
+def use_native_threads(module: Any) -> None:
+    """Let a module that hands blocking calls to a thread by a queue do so with real ones: its `Thread` and `SimpleQueue`.
+
+    As greenlets they would block all of their thread. A call that waits for the lock of a database keeps another one from releasing it.
+    """
+    module.Thread, module.SimpleQueue = _RealThread, original("queue", "SimpleQueue")
+
+
+class _RealThread:
+    """A daemon thread, with as much of `threading.Thread` as modules for `use_native_threads` need."""
+
+    daemon = True
+
+    def __init__(self, *, target: Callable[..., object], args: tuple[Any, ...] = ()) -> None:
+        self._call = partial(target, *args)
+        self._alive = False
+
+    def is_alive(self) -> bool:
+        return self._alive
+
+    def start(self) -> None:
+        self._alive = True
+        original("_thread", "start_new_thread")(self._work, ())
+
+    def _work(self) -> None:
+        try:
+            self._call()
+        finally:
+            self._alive = False
 
 
 def native_context() -> contextvars.Context:

@@ -5,14 +5,12 @@ The sessions of the ADK hold the conversations. Neither ``a2a-sdk`` nor the ADK'
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from a2a_sync.integrations.adk_calls import CREDENTIAL, new_message, question
 from a2a_sync.integrations.adk_parts import (
-    LONG_RUNNING,
-    TYPE,
     terminal_state,
     to_a2a_message,
     to_a2a_part,
@@ -35,6 +33,7 @@ from a2a_sync.integrations.bridge import (
     Usage,
     final_of,
     from_adk,
+    parsed,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
 from a2a_sync.jsontext import dumps
@@ -58,11 +57,8 @@ __all__ = [
     "to_adk_part",
 ]
 
-_CONFIRMATION, _CREDENTIAL = "adk_request_confirmation", "adk_request_credential"
 _ESCALATION = "escalate"
 _ABOUT = ("invocation_id", "author", "usage_metadata", "grounding_metadata", "citation_metadata")
-#: What callers may see of the request for a credential.
-_AUTH_MEMBERS, _OAUTH_MEMBERS = ("authScheme", "credentialKey"), ("authUri", "state", "redirectUri")
 
 
 class ADKExecutor(Bridge):
@@ -111,7 +107,7 @@ class ADKExecutor(Bridge):
         about = {"user_id": sessions.user, "session_id": sessions.session}
         run = _Run(runner.agent)
         try:
-            async with aclosing(runner.run_async(**about, new_message=_new_message(turn), **options)) as events:
+            async with aclosing(runner.run_async(**about, new_message=new_message(turn), **options)) as events:
                 async for event in events:
                     for one in run.reported(event):
                         yield one
@@ -129,35 +125,13 @@ class ADKExecutor(Bridge):
         if run.calls:
             pending, remembered = sessions.asks()
             pending = {**pending, "calls": [(call.id, call.name) for call in run.calls]}
-            questions = [_question(call, from_adk(turn.message)) for call in run.calls]
+            questions = [question(call, from_adk(turn.message)) for call in run.calls]
             yield remembered
-            yield Ask(questions, pending, run.calls[-1].name == _CREDENTIAL)
+            yield Ask(questions, pending, run.calls[-1].name == CREDENTIAL)
             return
         yield await sessions.ends(run.invocation)
         for one in run.ending(self._escalated):
             yield one
-
-
-def _new_message(turn: Turn) -> types.Content:
-    pending: Any = turn.pending
-    if not turn.resumes or not pending:
-        # Callers neither call tools nor respond for them unless they were asked.
-        parts = to_adk_content(turn.message).parts or []
-        return types.Content(
-            role="user", parts=[part for part in parts if not part.function_call and not part.function_response]
-        )
-    responses = [
-        types.FunctionResponse(id=id_, name=name, response=_response(name, turn.answers[id_]))
-        for id_, name in pending["calls"]
-    ]
-    return types.Content(role="user", parts=[types.Part(function_response=response) for response in responses])
-
-
-def _response(name: str, answer: Any) -> dict[str, Any]:
-    if name == _CONFIRMATION:
-        confirmed = answer if isinstance(answer, dict) else {"confirmed": answer}
-        return {**confirmed, "confirmed": confirmed.get("confirmed") is True}
-    return answer if isinstance(answer, dict) else {"result": answer}
 
 
 class _Run:
@@ -217,9 +191,12 @@ class _Run:
         if used := event.usage_metadata:
             yield Usage(used.prompt_token_count or 0, used.candidates_token_count or 0, 1)
 
-    def _in_loop(self, author: str) -> bool:
+    def _find(self, author: str) -> Any:
         find = getattr(self._agent, "find_agent", None)
-        agent = find(author) if find is not None else None
+        return find(author) if find is not None else None
+
+    def _in_loop(self, author: str) -> bool:
+        agent = self._find(author)
         while agent is not None and not isinstance(agent, LoopAgent):
             agent = agent.parent_agent
         return agent is not None
@@ -238,47 +215,6 @@ class _Run:
             if escalated is TaskState.INPUT_REQUIRED:
                 yield Ask([Question(id=_ESCALATION, text=self._final)])
                 return
-        structured = self._structured()
-        yield from final_of((self._final or None) if structured is None else structured)
-
-    def _structured(self) -> Any:
-        find = getattr(self._agent, "find_agent", None)
-        agent = find(self._ended.author) if find is not None and self._ended is not None else None
-        if getattr(agent, "output_schema", None) is None:
-            return None
-        try:
-            return json.loads(self._final)
-        except ValueError:
-            return None
-
-
-def _question(call: types.FunctionCall, adk: bool) -> Question:
-    args = _without_secrets(call)
-    if adk:
-        data = {"id": call.id, "name": call.name, "args": args}
-        form = {"data": data, "metadata": {TYPE: "function_call", LONG_RUNNING: True}}
-        return Question(id=call.id or "", kind="approval" if call.name == _CONFIRMATION else "question", form=form)
-    if call.name == _CONFIRMATION:
-        asked, hint = args.get("originalFunctionCall", {}), args.get("toolConfirmation", {}).get("hint")
-        # The ADK's own hint explains its wire format.
-        return Question.approval(call.id or "", asked.get("name", ""), asked.get("args", {}), _hint(hint))
-    text = str(args.get("question") or args.get("message") or f"What is the result of {call.name}?")
-    if call.name == _CREDENTIAL:
-        text = "The agent needs an authorization"
-    return Question(id=call.id or "", text=text, tool=call.name or "", arguments=args)
-
-
-def _hint(hint: Any) -> str:
-    return "" if not hint or "FunctionResponse" in hint else str(hint)
-
-
-def _without_secrets(call: types.FunctionCall) -> dict[str, Any]:
-    """The arguments; of a request for a credential what the caller needs to log in, without raw and exchanged secrets."""
-    args = dict(call.args or {})
-    if call.name != _CREDENTIAL:
-        return args
-    config = args.get("authConfig") or {}
-    shown = {name: config[name] for name in _AUTH_MEMBERS if name in config}
-    oauth = (config.get("exchangedAuthCredential") or {}).get("oauth2") or {}
-    shown["exchangedAuthCredential"] = {"oauth2": {name: oauth[name] for name in _OAUTH_MEMBERS if name in oauth}}
-    return {"functionCallId": args.get("functionCallId"), "authConfig": shown}
+        agent = self._find(self._ended.author) if self._ended is not None else None
+        declared = getattr(agent, "output_schema", None) is not None
+        yield from final_of((parsed(self._final) if declared else self._final) or None)

@@ -179,6 +179,7 @@ class Question:
         """The question that a framework asks with `value`: text, or an object that may have members of a question."""
         if not isinstance(value, Mapping):
             return cls(id=id_, text=str(value or text))
+        text = next((str(value[name]) for name in ("text", "question", "prefix", "msg") if value.get(name)), text)
         about = {name: value[name] for name in ("kind", "tool", "arguments", "options") if name in value}
         return cls(id=id_, text=text, value=None if about else as_json(value), **about)
 

@@ -95,57 +95,6 @@ class CrewBridge(Bridge):
         yield from _final(output)
 
 
-class FlowBridge(Bridge):
-    """Serves a flow: ``A2AApp(FlowBridge(TripFlow, name="…"), store=…)``.
-
-    The inputs of a run are those of `workflow_input`. The state of the flow is kept from task to task, and the value that its last
-    method returns is the answer. Tasks of one conversation run one after the other.
-
-    Parameters:
-        agent: the class of the flow.
-        stream: whether the tokens of all models that the flow calls are streamed; otherwise only the answer is sent.
-        options: those of `Bridge`. ``deps`` becomes the attribute ``deps`` of the flow.
-    """
-
-    exclusive = True
-
-    def __init__(self, agent: type[Flow[Any]], *, stream: bool = True, **options: Any) -> None:
-        if not (isinstance(agent, type) and issubclass(agent, Flow)):
-            raise TypeError("FlowBridge needs the class of a flow: each run has an instance of its own")
-        if flow_config.hitl_provider is None:
-            flow_config.hitl_provider = A2AFeedback()
-        super().__init__(agent, **{"name": agent.__name__, **options})
-        self._stream = stream
-
-    def events(self, turn: Turn) -> Iterator[BridgeEvent]:
-        """Run a new flow with the state of the conversation, or resume one with the feedback it waits for."""
-        pending: Any = turn.pending or {"base": turn.memory[0] if turn.memory else {}}
-        states = _States()
-        states.load(self._given, pending, turn.context)
-        options = {"persistence": states, "input_provider": _NoInput(), "suppress_flow_events": True}
-        if turn.resumes:
-            flow = self._given.from_pending(_ID, **options)
-            (answer,) = turn.answers.values()
-            text = answer if isinstance(answer, str) else json.dumps(answer)
-            run: Callable[[], Any] = lambda: states.resume(flow, text)  # noqa: E731
-        else:
-            flow = self._given(**options)
-            inputs = _declared(flow.state, workflow_input(turn.message))
-            earlier = _ID if pending["base"] else None
-            run = lambda: flow.kickoff(inputs=inputs, restore_from_state_id=earlier)  # noqa: E731
-        object.__setattr__(flow, "deps", turn.deps)
-        output = yield from _followed(run, show=self._stream)
-        used = flow.usage_metrics
-        yield Usage(used.prompt_tokens, used.completion_tokens, used.successful_requests)
-        if isinstance(output, HumanFeedbackPending):
-            context = {**output.context.to_dict(), "llm": None}
-            yield Ask([_question(output.context)], {**pending, "context": context, "state": _state(flow)})
-            return
-        state = _state(flow)
-        yield Remember(lambda memory: [_merged(pending["base"], state, memory[0] if memory else {})])
-        yield from _final(output)
-
-
 # -- runs ---------------------------------------------------------------------------------------------------------------
 
 
@@ -199,7 +148,59 @@ def _refuse_console(crew: Any) -> None:
         raise TypeError("a task with human_input=True reads the console of the server: use a flow with @human_feedback")
 
 
-# -- flows: state and questions -----------------------------------------------------------------------------------------
+# -- flows --------------------------------------------------------------------------------------------------------------
+
+
+class FlowBridge(Bridge):
+    """Serves a flow: ``A2AApp(FlowBridge(TripFlow, name="…"), store=…)``.
+
+    The inputs of a run are those of `workflow_input`. The state of the flow is kept from task to task, and the value that its last
+    method returns is the answer. Tasks of one conversation run one after the other.
+
+    Parameters:
+        agent: the class of the flow.
+        stream: whether the tokens of all models that the flow calls are streamed; otherwise only the answer is sent.
+        options: those of `Bridge`. ``deps`` becomes the attribute ``deps`` of the flow.
+    """
+
+    exclusive = True
+
+    def __init__(self, agent: type[Flow[Any]], *, stream: bool = True, **options: Any) -> None:
+        if not (isinstance(agent, type) and issubclass(agent, Flow)):
+            raise TypeError("FlowBridge needs the class of a flow: each run has an instance of its own")
+        if flow_config.hitl_provider is None:
+            flow_config.hitl_provider = A2AFeedback()
+        super().__init__(agent, **{"name": agent.__name__, **options})
+        self._stream = stream
+
+    def events(self, turn: Turn) -> Iterator[BridgeEvent]:
+        """Run a new flow with the state of the conversation, or resume one with the feedback it waits for."""
+        pending: Any = turn.pending or {"base": turn.memory[0] if turn.memory else {}}
+        states = _States()
+        states.load(self._given, pending, turn.context)
+        options = {"persistence": states, "input_provider": _NoInput(), "suppress_flow_events": True}
+        if turn.resumes:
+            flow = self._given.from_pending(_ID, **options)
+            (answer,) = turn.answers.values()
+            text = answer if isinstance(answer, str) else json.dumps(answer)
+            run: Callable[[], Any] = lambda: states.resume(flow, text)  # noqa: E731
+        else:
+            flow = self._given(**options)
+            inputs = _declared(flow.state, workflow_input(turn.message))
+            earlier = _ID if pending["base"] else None
+            run = lambda: flow.kickoff(inputs=inputs, restore_from_state_id=earlier)  # noqa: E731
+        object.__setattr__(flow, "deps", turn.deps)
+        output = yield from _followed(run, show=self._stream)
+        used = flow.usage_metrics
+        yield Usage(used.prompt_tokens, used.completion_tokens, used.successful_requests)
+        if isinstance(output, HumanFeedbackPending):
+            context = {**output.context.to_dict(), "llm": None}
+            yield Ask([_question(output.context)], {**pending, "context": context, "state": _state(flow)})
+            return
+        state = _state(flow)
+        yield Remember(lambda memory: [_merged(pending["base"], state, memory[0] if memory else {})])
+        yield from _final(output)
+
 
 #: The id of the state in `_States`, which holds only one.
 _ID = "a2a"

@@ -8,13 +8,13 @@ the conversation, and cannot ask.
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from a2a_sync.client.client import Client
+from a2a_sync.concurrency.eventloop import iterate_on_thread
 from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
@@ -27,6 +27,7 @@ from a2a_sync.integrations.bridge import (
     Turn,
     Usage,
     as_json,
+    final_of,
 )
 from a2a_sync.integrations.chat_messages import to_chat_messages
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
@@ -54,7 +55,6 @@ __all__ = [
 ]
 
 _STATE = "langgraph"
-_END = object()
 
 
 class LangGraphBridge(Bridge):
@@ -112,7 +112,8 @@ class LangGraphBridge(Bridge):
                 last = {name: data["config"]["configurable"][name] for name in ("thread_id", "checkpoint_id")}
             elif mode == "messages":
                 chunk, about = data
-                if isinstance(chunk, AIMessageChunk) and self._streams(about.get("langgraph_node")):
+                shown = self._nodes is None or about.get("langgraph_node") in self._nodes
+                if isinstance(chunk, AIMessageChunk) and shown:
                     yield Text(str(chunk.text), chunk.id or "")
             else:
                 for name, update in data.items():
@@ -130,13 +131,9 @@ class LangGraphBridge(Bridge):
         for event in self._final(values):
             yield event
 
-    def _streams(self, node: Any) -> bool:
-        return self._nodes is None or node in self._nodes
-
     def _final(self, values: dict[str, Any]) -> Iterator[BridgeEvent]:
         if self._answer is not None:
-            answer = self._answer(values)
-            yield Final(answer) if isinstance(answer, str) else Data(answer)
+            yield from final_of(self._answer(values))
             return
         said = [message for message in values.get("messages", ()) if isinstance(message, AIMessage)]
         if said:
@@ -204,11 +201,10 @@ def _requests(value: Any) -> list[Any]:
 
 
 def _questions(interrupt: Any) -> Iterator[Question]:
-    value = interrupt.value
-    if not _requests(value):
-        text = value if isinstance(value, str) else str(value.get("question", "")) if isinstance(value, dict) else ""
-        yield Question(id=interrupt.id, text=text, value=None if isinstance(value, str) else value)
-    for number, request in enumerate(_requests(value)):
+    requests = _requests(interrupt.value)
+    if not requests:
+        yield Question.of(interrupt.id, interrupt.value)
+    for number, request in enumerate(requests):
         about = (request["name"], request["args"], request.get("description") or "")
         yield Question.approval(f"{interrupt.id}:{number}", *about)
 
@@ -249,27 +245,10 @@ class _Calls:
             return await asyncio.to_thread(getattr(self._graph, method), *arguments, **named)
         return await getattr(self._graph, f"a{method}")(*arguments, **named)
 
-    async def stream(self, *arguments: Any, **named: Any) -> AsyncIterator[Any]:
-        if not self._threaded:
-            async for item in self._graph.astream(*arguments, **named):
-                yield item
-            return
-        loop, items, stop = asyncio.get_running_loop(), asyncio.Queue[Any](), threading.Event()
-
-        def pump() -> None:
-            for item in self._graph.stream(*arguments, **named):
-                if stop.is_set():
-                    return
-                loop.call_soon_threadsafe(items.put_nowait, item)
-
-        done = loop.run_in_executor(None, contextvars.copy_context().run, pump)
-        done.add_done_callback(lambda _: items.put_nowait(_END))
-        try:
-            while (item := await items.get()) is not _END:
-                yield item
-            await done
-        finally:
-            stop.set()
+    def stream(self, *arguments: Any, **named: Any) -> AsyncIterator[Any]:
+        if self._threaded:
+            return iterate_on_thread(partial(self._graph.stream, *arguments, **named))
+        return self._graph.astream(*arguments, **named)  # type: ignore[no-any-return]
 
 
 # -- remote agents as tools ---------------------------------------------------------------------------------------------

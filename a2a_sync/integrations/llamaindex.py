@@ -113,7 +113,7 @@ class LlamaIndexBridge(Bridge):
                     # Dependencies must not be stored, and the memory is stored apart.
                     await handler.ctx.store.set(name, None)
                 kept = {"messages": said, "kept": pending["kept"], "asked": asked, "context": _stored(handler.ctx)}
-                yield Ask([Question.of(id_, fields, _text(fields)) for id_, fields in asked.items()], kept)
+                yield Ask([Question.of(id_, fields) for id_, fields in asked.items()], kept)
                 return
             result = await handler
         finally:
@@ -184,11 +184,6 @@ def _fields(event: Any) -> dict[str, Any]:
     """The members of an event, those without a declaration included."""
     fields: dict[str, Any] = event.model_dump(mode="json")
     return {**fields, **fields.pop("_data", {})}
-
-
-def _text(fields: dict[str, Any]) -> str:
-    """The text of a question, which is the ``prefix`` of its event."""
-    return str(fields.get("prefix") or fields.get("text") or fields.get("msg") or "")
 
 
 # -- remote agents as tools ---------------------------------------------------------------------------------------------

@@ -10,23 +10,20 @@ import asyncio
 import base64
 import contextvars
 import json
-import threading
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from a2a_sync.client.client import Client
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.tools import SKILL, tool_result
+from a2a_sync.concurrency.eventloop import iterate_on_thread, retrieve_error
 from a2a_sync.errors import A2AError, TaskFailedError
 from a2a_sync.jsontext import dumps
 from a2a_sync.types import Content, Message, StreamResponse, Task, TaskStatusUpdateEvent
 
 #: The longest time that a cancel of an abandoned task may take, in seconds.
 _CANCEL_SECONDS = 2.0
-#: Events that wait for a consumer; then no more is read of the agent.
-_MAX_WAITING = 16
-_END = object()
 
 
 class RemoteEvent(NamedTuple):
@@ -55,7 +52,6 @@ class RemoteCall:
         self._options = options
         self._stream: TaskStream | None = None
         self._abandoned = False
-        self._places = threading.Semaphore(_MAX_WAITING)
         #: The task or message that the agent has answered with.
         self.result: Task | Message | None = None
 
@@ -65,24 +61,15 @@ class RemoteCall:
         Raises:
             AgentError, TransportError: as `Client.stream`.
         """
-        loop, items = asyncio.get_running_loop(), asyncio.Queue[Any]()
-
-        def put(item: Any) -> None:
-            with suppress(RuntimeError):  # the loop was closed
-                loop.call_soon_threadsafe(items.put_nowait, item)
-
-        reading = loop.run_in_executor(None, contextvars.copy_context().run, self._read, put)
-        try:
-            while (item := await items.get()) is not _END:
-                self._places.release()
-                yield item
-            await reading
-        finally:
-            if not reading.done():
-                reading.add_done_callback(_retrieve)
+        async with aclosing(iterate_on_thread(self._read)) as events:
+            try:
+                async for event in events:
+                    yield event
+            except (GeneratorExit, asyncio.CancelledError):
                 self._abandoned = True
-                self._places.release()
-                loop.run_in_executor(None, self._abandon).add_done_callback(_retrieve)
+                abandoning = asyncio.get_running_loop().run_in_executor(None, self._abandon)
+                abandoning.add_done_callback(retrieve_error)
+                raise
 
     async def run(self) -> Task | Message:
         """Send the message and wait for the answer. Raises as `events`."""
@@ -93,19 +80,15 @@ class RemoteCall:
 
     # -- on threads --
 
-    def _read(self, put: Any) -> None:
-        try:
-            with self._client.stream(self._content, **self._options) as stream:
-                self._stream = stream
-                for event in stream:
-                    self._places.acquire()
-                    if self._abandoned and stream.task_id:
-                        self._cancel(stream)
-                        return
-                    put(RemoteEvent(event, stream.new_text))
-                self.result = stream.message or stream.task
-        finally:
-            put(_END)
+    def _read(self) -> Iterator[RemoteEvent]:
+        with self._client.stream(self._content, **self._options) as stream:
+            self._stream = stream
+            for event in stream:
+                if self._abandoned and stream.task_id:
+                    self._cancel(stream)
+                    return
+                yield RemoteEvent(event, stream.new_text)
+            self.result = stream.message or stream.task
 
     def _abandon(self) -> None:
         stream = self._stream
@@ -118,12 +101,6 @@ class RemoteCall:
         if self._cancel_remote and stream.task_id and not stream.state.paused:
             with suppress(A2AError):
                 self._client.cancel_task(stream.task_id, timeout=_CANCEL_SECONDS)
-
-
-def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Read the exception of an abandoned call."""
-    if not future.cancelled():
-        future.exception()
 
 
 # -- tools --------------------------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ class StrandsBridge(Bridge):
         yield Usage(used["inputTokens"], used["outputTokens"], requests)
         if result.stop_reason == "interrupt":
             snapshot = encode_bytes_values(agent.take_snapshot(preset="session").to_dict())
-            questions = [Question.of(one.id, one.reason, _text(one)) for one in result.interrupts]
+            questions = [Question.of(one.id, one.reason, one.name) for one in result.interrupts]
             yield Ask(questions, {**pending, "snapshot": snapshot})
             return
         if result.stop_reason in _STOPPED:
@@ -140,11 +140,6 @@ def _reported(message: Any) -> Iterator[BridgeEvent]:
             texts = [one["text"] if "text" in one else dumps(one.get("json")).decode() for one in result["content"]]
             failed = result["status"] == "error"
             yield ToolResult(tool_call_id=result["toolUseId"], content="\n".join(texts), is_error=failed)
-
-
-def _text(interrupt: Any) -> str:
-    reason = interrupt.reason if isinstance(interrupt.reason, dict) else {}
-    return str(reason.get("text") or reason.get("question") or interrupt.name)
 
 
 # -- remote agents as tools ---------------------------------------------------------------------------------------------

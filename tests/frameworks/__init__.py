@@ -19,7 +19,7 @@ BRIDGES = {
 SHARED = [name for module in BRIDGES if (name := module.rpartition(".")[2]) != "crewai"]
 #: Other modules that import a framework or SDK, with its package.
 PARTS = {
-    **{f"a2a_sync.integrations.adk_{name}": "google.adk" for name in ("parts", "remote", "sessions")},
+    **{f"a2a_sync.integrations.adk_{name}": "google.adk" for name in ("calls", "parts", "remote", "sessions")},
     "a2a_sync.integrations.celery": "celery",
     "a2a_sync.integrations.mcp": "mcp",
 }

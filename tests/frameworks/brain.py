@@ -45,7 +45,7 @@ def think(turns: list[tuple[str, str]]) -> str | list[Call]:
             return [Call("clerk", {"message": "order"})] * 2
         case "order" | "order slowly" | "order quickly" | "order badly":
             return [Call("clerk", {"message": last})]
-        case "wait" | "whoami":
+        case "wait" | "whoami" | "doze":
             return [Call(last)]
         case "break":
             raise ValueError(CANARY)
@@ -73,6 +73,7 @@ class Tools:
         self.more: list[Any] = []
         self.loops: set[int] = set()
         self.waiting, self.stopped = threading.Event(), threading.Event()
+        self.dozing, self.awake = threading.Event(), threading.Event()
 
     async def add(self, a: int, b: int) -> str:
         """Add two numbers."""
@@ -92,3 +93,9 @@ class Tools:
         finally:
             self.stopped.set()
         return "waited"
+
+    def doze(self) -> str:
+        """Block a thread."""
+        self.dozing.set()
+        self.awake.wait(TIMEOUT * 9)
+        return "awake"

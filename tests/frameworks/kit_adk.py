@@ -74,7 +74,7 @@ class Kit:
             assert tool_context.state["temp:deps"] == {"secret": CANARY}
             return self.tools.buy(what)
 
-        tools = [self.tools.add, self.tools.wait, FunctionTool(buy, require_confirmation=True)]
+        tools = [self.tools.add, self.tools.wait, self.tools.doze, FunctionTool(buy, require_confirmation=True)]
         return LlmAgent(name="shop", model=self.model, instruction=SYSTEM, tools=tools)
 
     async def runner(self) -> Any:

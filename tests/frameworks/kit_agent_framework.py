@@ -75,7 +75,13 @@ class Kit:
             assert ctx.kwargs["deps"] == {"secret": CANARY}
             return self.tools.buy(what)
 
-        tools = [tool(self.tools.add, name="add"), tool(self.tools.wait, name="wait"), buy, *self.tools.more]
+        tools = [
+            tool(self.tools.add, name="add"),
+            tool(self.tools.wait, name="wait"),
+            tool(self.tools.doze, name="doze"),
+            buy,
+            *self.tools.more,
+        ]
         return Agent(client=self.client, instructions=SYSTEM, tools=tools)
 
     def make(self, **options: Any) -> AgentFrameworkBridge:

@@ -89,7 +89,7 @@ class Kit:
         if self.path:
             self.saver = AsyncSqliteSaver(await aiosqlite.connect(self.path))
         middleware = HumanInTheLoopMiddleware(interrupt_on={"buy": True})
-        tools = [self.tools.add, self.tools.buy, self.tools.wait, *self.tools.more]
+        tools = [self.tools.add, self.tools.buy, self.tools.wait, self.tools.doze, *self.tools.more]
         return create_agent(self.model, tools, system_prompt=SYSTEM, middleware=[middleware], checkpointer=self.saver)
 
     def make(self, **options: Any) -> LangGraphBridge:

@@ -79,7 +79,7 @@ class Kit:
             )
             return self.tools.buy(what) if answer.response is True else "not approved"
 
-        tools = [self.tools.add, buy, self.tools.wait, *self.tools.more]
+        tools = [self.tools.add, buy, self.tools.wait, self.tools.doze, *self.tools.more]
         return FunctionAgent(llm=self.model, tools=tools, system_prompt=SYSTEM, timeout=None, **options)
 
     def make(self, **options: Any) -> LlamaIndexBridge:

@@ -90,7 +90,7 @@ class Kit:
             assert context.context == {"secret": CANARY}
             return self.tools.buy(what)
 
-        tools = [function_tool(self.tools.add), function_tool(self.tools.wait)]
+        tools = [function_tool(self.tools.add), function_tool(self.tools.wait), function_tool(self.tools.doze)]
         tools.append(function_tool(buy, needs_approval=True))
         tools += self.tools.more
         return Agent("shop", instructions=SYSTEM, model=self.model, tools=tools)

@@ -56,7 +56,7 @@ class Kit:
             assert context.deps == {"secret": CANARY}
             return self.tools.buy(what)
 
-        tools = [self.tools.add, self.tools.wait, Tool(buy, requires_approval=True), *self.tools.more]
+        tools = [self.tools.add, self.tools.wait, self.tools.doze, Tool(buy, requires_approval=True), *self.tools.more]
         model = FunctionModel(stream_function=self._stream)
         return Agent(model, tools=tools, system_prompt=SYSTEM, instructions=SYSTEM, deps_type=dict)
 

@@ -86,7 +86,13 @@ class Kit:
 
         agent = Agent(
             model=self.model,
-            tools=[tool(self.tools.add), tool(self.tools.buy), tool(self.tools.wait), *self.tools.more],
+            tools=[
+                tool(self.tools.add),
+                tool(self.tools.buy),
+                tool(self.tools.wait),
+                tool(self.tools.doze),
+                *self.tools.more,
+            ],
             system_prompt=SYSTEM,
         )
         agent.add_hook(approve, BeforeToolCallEvent)

@@ -14,11 +14,14 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Client, DataPart, FilePart, Task, TaskArtifactUpdateEvent, TaskState
+from a2a_sync.auth import BearerAuth
 from a2a_sync.integrations.bridge import USAGE, Bridge
+from a2a_sync.testing import wsgi_session
 from a2a_sync.types import TaskStatusUpdateEvent
 from tests.engine import eventually, texts
 from tests.frameworks import SHARED
 from tests.frameworks.brain import CANARY, INPUT_TOKENS, OUTPUT_TOKENS, TIMEOUT, Tools
+from tests.frameworks.secrets import bytes_in, spoken, texts_in
 
 S = TaskState
 # LlamaIndex reads all attributes of its agents, also those that Pydantic has deprecated.
@@ -164,15 +167,18 @@ def test_a_canceled_run_stops_its_tool_and_is_not_remembered(serve: Any, kit: An
     assert send(client, "two", context_id="c").text == "You said: one, two."
 
 
-def test_no_secret_is_sent_or_stored(serve: Any, kit: Any, tmp_path: Path) -> None:
-    client = serve(expose_tools=True)
-    tasks = [send(client, text, context_id="c") for text in ("hello", "add", "buy", "break")]
-    assert (tasks[-1].state, tasks[-1].text.partition(" (")[0]) == (S.FAILED, "internal error")
-    assert send(client, "then", context_id="c").text == "You said: hello, add, then."
-    sent = repr(tasks)
-    stored = b"".join(path.read_bytes() for path in tmp_path.glob("tasks.db*"))
-    assert CANARY not in sent
-    assert CANARY.encode() not in stored
+@pytest.mark.parametrize("kept", ["memory:", "sqlite"])
+def test_no_secret_is_sent_or_stored(kit: Any, tmp_path: Path, kept: str) -> None:
+    store = kept if kept == "memory:" else f"sqlite:///{tmp_path}/tasks.db"
+    with A2AApp(kit.make(expose_tools=True), store=store) as app, Client(app) as client:
+        sent = spoken(client, "hello", "add", "buy", "break", "then")
+        assert "internal error (" in sent
+        assert "You said: hello, add, then." in sent
+        assert CANARY not in sent
+        held = texts_in(app.store) if kept == "memory:" else bytes_in(tmp_path)
+        # What is searched has the conversation.
+        assert "You said: hello, add, then." in held
+        assert CANARY not in held
 
 
 def test_an_image_reaches_the_model(serve: Any, kit: Any) -> None:
@@ -193,6 +199,26 @@ def test_a_run_that_waits_does_not_delay_others(serve: Any, kit: Any) -> None:
         thread.join(TIMEOUT)
     assert results == ["You said: x."] * 4
     client.cancel_task(task.id)
+
+
+def test_a_tool_that_blocks_does_not_delay_other_runs(serve: Any, kit: Any) -> None:
+    client = serve()
+    task = client.send("doze", return_immediately=True).task
+    try:
+        assert kit.tools.dozing.wait(TIMEOUT)
+        assert send(client, "x").text == "You said: x."
+    finally:
+        kit.tools.awake.set()
+    eventually(lambda: client.get_task(task.id).text == "Done: awake.")
+
+
+def test_callers_with_the_same_context_id_are_apart(kit: Any) -> None:
+    with A2AApp(kit.make(), auth=BearerAuth({"a": "ann", "b": "bob"})) as app:
+        card, session = app.agent_card("http://agent.test/"), wsgi_session(app)
+        ann, bob = (Client(card, session=session, auth=token) for token in "ab")
+        assert send(ann, "one", context_id="c").text == "You said: one."
+        assert send(bob, "two", context_id="c").text == "You said: two."
+        assert send(ann, "three", context_id="c").text == "You said: one, three."
 
 
 def test_a_declared_output_is_data(kit: Any) -> None:

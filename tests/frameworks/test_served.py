@@ -14,7 +14,8 @@ from a2a_sync import Client, TaskState
 from a2a_sync.types import TaskStatusUpdateEvent
 from tests.engine import eventually
 from tests.frameworks import SHARED
-from tests.frameworks.brain import TIMEOUT
+from tests.frameworks.brain import CANARY, TIMEOUT
+from tests.frameworks.secrets import bytes_in
 from tests.live import gunicorn
 
 pytestmark = pytest.mark.live
@@ -32,7 +33,7 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_workers_share_memory_and_questions_also_after_a_restart_and_a_kill(serve: Any) -> None:
+def test_workers_share_memory_and_questions_also_after_a_restart_and_a_kill(serve: Any, tmp_path: Path) -> None:
     with serve() as server, Client(server.url) as client:
         for n in range(4):
             said = ", ".join(f"t{one}" for one in range(n + 1))
@@ -50,3 +51,6 @@ def test_workers_share_memory_and_questions_also_after_a_restart_and_a_kill(serv
         task = eventually(lambda: (task := client.get_task(stream.task_id)).state.terminal and task)
         assert task.state is S.FAILED
         assert client.send("t4", context_id="c", timeout=TIMEOUT).text == "You said: t0, t1, t2, t3, t4."
+    # In the files of the framework too: checkpoints of LangGraph, sessions of the ADK.
+    assert "t0" in bytes_in(tmp_path)
+    assert CANARY not in bytes_in(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
 import threading
@@ -33,6 +34,7 @@ from a2a_sync.integrations.mapper import ToolCall, ToolResult
 from a2a_sync.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from tests.engine import TIMEOUT, Gate, eventually, texts
 from tests.frameworks import BRIDGES, without_framework
+from tests.metrics import ROOT, code_lines, docstring_lines
 
 S = TaskState
 CANARY = "canary-5a1c"
@@ -480,3 +482,32 @@ def test_without_its_framework_a_bridge_names_the_extra(module: str) -> None:
         pytest.skip("the framework is installed")
     with pytest.raises(ImportError, match=re.escape(f"pip install 'a2a-sync[{BRIDGES[module][1]}]'")):
         import_module(module)
+
+
+# -- the adapters -------------------------------------------------------------------------------------------------------
+
+
+def lines_of(module: str) -> dict[str, int]:
+    """The lines of code of an adapter by the part that they are for, without its imports."""
+    path = ROOT / "a2a_sync/integrations" / f"{module}.py"
+    text = path.read_text()
+    tree = ast.parse(text)
+    lines = code_lines(text, docstring_lines(tree))
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.Try) or ast.unparse(node).startswith("__all__ ="):
+            lines -= set(range(node.lineno, (node.end_lineno or 0) + 1))
+    found = {"bridge": 0, "remote agents as tools": 0, "remote agents as models": 0}
+    part = "bridge"
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("# -- "):
+            part = title if (title := line.strip("# -")) in found else "bridge"
+        found[part] += number in lines
+    return found
+
+
+def test_the_page_has_the_size_of_each_adapter() -> None:
+    table = (ROOT / "docs/explanation/frameworks.md").read_text().partition("## Size of the adapters")[2]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    listed = {row[0].strip("`"): [int(re.split(r"\D", cell)[0] or 0) for cell in row[1:]] for row in rows}
+    assert listed == {module: list(lines_of(module).values()) for module in listed}
+    assert {module.rpartition(".")[2] for module in BRIDGES} <= set(listed)
