@@ -1,7 +1,8 @@
 """The prose of the documentation: ``python .ci/prose.py`` (``make prose``): spelling, reading level, and links between pages.
 
 - codespell but for the words of `.ci/words.txt`.
-- The reading level of each page: the Flesch reading ease of its paragraphs is at least `EASE`.
+- The reading level of each page: the Flesch reading ease of its paragraphs is at least `EASE`, and no sentence has more than
+  `MAX_WORDS` words. Both are the usual limits for plain English, and no page has others.
 - Each link to a file, and to a heading of a page, leads somewhere. `--online` also requests the addresses of other sites.
 """
 
@@ -13,8 +14,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyphen
-
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = [
@@ -23,8 +22,10 @@ PAGES = [
     ROOT / "SECURITY.md",
     *sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts),
 ]
-#: The least Flesch reading ease of a page. 60 to 70 is plain English; names of code count as words of one syllable.
-EASE = 65.0
+#: The least Flesch reading ease of a page: from 60 on, a text is plain English. Names of code count as words of one syllable.
+EASE = 60.0
+#: The words of the longest sentence.
+MAX_WORDS = 40
 #: Paragraphs are judged together, and fewer words than these say little.
 _FEW_WORDS = 80
 
@@ -45,30 +46,51 @@ def spelling() -> list[str]:
 def prose(text: str) -> str:
     """The paragraphs of a page, without code, tables, headings, lists of links and marks."""
     text = re.sub(r"^( *)(`{3,}).*?^\1\2$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"\n\n(?: {4,}.*\n)+", "\n\n", text)
     lines = [line for line in text.splitlines() if not re.match(r" *(\||#|<|!\[)", line)]
     text = "\n".join(lines)
     text = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", text)
     # A name of code is one word of one syllable.
     text = re.sub(r"`[^`]+`", "name", text)
-    text = re.sub(r"^ *[-*] +", "", text, flags=re.MULTILINE)
+    # Each item of a list is a paragraph of its own.
+    text = re.sub(r"^ *([-*]|\d+\.) +", "\n", text, flags=re.MULTILINE)
     return re.sub(r"[*_]", "", text)
 
 
-def reading_ease(text: str) -> float:
-    """The Flesch reading ease: 206.8, less a share for long sentences and one for long words; syllables are those of pyphen."""
-    syllables = pyphen.Pyphen(lang="en_US")
-    words = re.findall(r"[A-Za-z']+", text)
-    sentences = [one for one in re.split(r"[.!?:;](?:\s|$)|\n\n", text) if re.search(r"[A-Za-z]", one)]
-    count = sum(len(syllables.positions(word.lower())) + 1 for word in words)
-    return 206.835 - 1.015 * len(words) / len(sentences) - 84.6 * count / len(words)
+def sentences(text: str) -> list[list[str]]:
+    """The words of each sentence. A colon ends one where a list or code follows."""
+    parts = re.split(r"[.!?](?:\s|$)|:?\n\s*\n", text)
+    return [words for one in parts if (words := re.findall(r"[A-Za-z'][A-Za-z'-]*", one))]
+
+
+def syllables(word: str) -> int:
+    """The syllables of a word: its groups of vowels but for silent endings."""
+    plain = re.sub(r"(?:[^laeiouy]es|[^td]ed|[^aeiouyl]e)$", lambda found: found[0][0], word.lower().strip("'"))
+    return max(1, len(re.findall(r"[aeiouy]{1,2}", re.sub(r"^y", "", plain))))
+
+
+def reading_ease(found: list[list[str]]) -> float:
+    """The Flesch reading ease of sentences: 206.8, less a share for long sentences and one for long words."""
+    words = [word for sentence in found for word in sentence]
+    return 206.835 - 1.015 * len(words) / len(found) - 84.6 * sum(map(syllables, words)) / len(words)
 
 
 def reading_levels() -> Iterator[tuple[float, str]]:
     """The reading ease of each page with enough words, by its path."""
     for path in PAGES:
-        text = prose(path.read_text())
-        if len(text.split()) >= _FEW_WORDS:
-            yield reading_ease(text), str(path.relative_to(ROOT))
+        found = sentences(prose(path.read_text()))
+        if sum(map(len, found)) >= _FEW_WORDS:
+            yield reading_ease(found), str(path.relative_to(ROOT))
+
+
+def long_sentences() -> list[str]:
+    """The sentences with too many words."""
+    return [
+        f"{path.relative_to(ROOT)}: a sentence of {len(words)} words, more than {MAX_WORDS}: {' '.join(words)[:200]} …"
+        for path in PAGES
+        for words in sentences(prose(path.read_text()))
+        if len(words) > MAX_WORDS
+    ]
 
 
 def hard_to_read() -> list[str]:
@@ -128,7 +150,7 @@ def dead_addresses() -> list[str]:
 
 
 def main() -> None:
-    failures = [*spelling(), *hard_to_read(), *broken_links()]
+    failures = [*spelling(), *hard_to_read(), *long_sentences(), *broken_links()]
     if "--online" in sys.argv:
         failures += dead_addresses()
     if "--levels" in sys.argv:

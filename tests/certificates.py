@@ -21,8 +21,8 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
         self.ca = self._write("ca", self._certificate(self._name, self._key.public_key(), []))
 
-    def issue(self, *names: str, organization: str = "") -> tuple[str, str]:
-        """Issue a certificate for these host names or addresses, the first of which is the subject.
+    def issue(self, *names: str, organization: str = "", days: int = 1) -> tuple[str, str]:
+        """Issue a certificate for these host names or addresses, the first of which is the subject, from two days ago to `days` from now.
 
         Returns:
             The paths of the certificate and of its key.
@@ -30,14 +30,16 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization)] if organization else []
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
-        certificate = self._certificate(subject, key.public_key(), list(names))
+        certificate = self._certificate(subject, key.public_key(), list(names), days)
         text = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         (self._folder / f"{names[0]}.key").write_bytes(text)
         return self._write(names[0], certificate), str(self._folder / f"{names[0]}.key")
 
-    def _certificate(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, names: list[str]) -> x509.Certificate:
+    def _certificate(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, names: list[str], days: int = 1
+    ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         builder = (
             x509.CertificateBuilder()
@@ -45,8 +47,8 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_before(now - datetime.timedelta(days=2))
+            .not_valid_after(now + datetime.timedelta(days=days))
             .add_extension(x509.BasicConstraints(ca=not names, path_length=None), critical=True)
             # Python 3.13 requires both.
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)

@@ -1,4 +1,4 @@
-"""What a terminal shows while a call runs: a bar for an upload, the time of a task that works."""
+"""What a terminal shows while a call runs: a bar for an upload or a download, the time of a task that works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from a2a_sync.cli.show import Transcript
 from a2a_sync.types import StreamResponse
 
 if TYPE_CHECKING:
-    from a2a_sync.client.connections import UploadObserver
+    from a2a_sync.client.connections import TransferObserver
 
 
 class Activity:
@@ -25,14 +25,14 @@ class Activity:
         self._transcript = transcript
         self._progress = _progress()
         self._line = None if self._progress is None else self._progress.add_task("waiting", total=None)
-        self._token: Token[UploadObserver | None] | None = None
+        self._token: Token[TransferObserver | None] | None = None
 
     def __enter__(self) -> Self:
         if self._progress is not None:
             # It imports requests, which is too early before gevent patches the process that serves.
-            from a2a_sync.client.connections import UPLOAD_OBSERVER
+            from a2a_sync.client.connections import TRANSFER_OBSERVER
 
-            self._token = UPLOAD_OBSERVER.set(self._show_upload)
+            self._token = TRANSFER_OBSERVER.set(self._show_transfer)
             self._progress.start()
         return self
 
@@ -42,9 +42,9 @@ class Activity:
         if self._progress is not None:
             self._progress.stop()
         if self._token is not None:
-            from a2a_sync.client.connections import UPLOAD_OBSERVER
+            from a2a_sync.client.connections import TRANSFER_OBSERVER
 
-            UPLOAD_OBSERVER.reset(self._token)
+            TRANSFER_OBSERVER.reset(self._token)
 
     def around(self, show: Callable[[StreamResponse], None]) -> Callable[[StreamResponse], None]:
         """`show`, with the line out of its way."""
@@ -63,10 +63,10 @@ class Activity:
 
         return show_event
 
-    def _show_upload(self, sent: int, total: int) -> None:
+    def _show_transfer(self, what: str, done: int, total: int | None) -> None:
         if self._progress is not None:
-            done = f"sending {sent / 1e6:.1f} of {total / 1e6:.1f} MB"
-            self._progress.update(self._line, description=done, completed=sent, total=total)
+            text = f"{what} {done / 1e6:.1f} " + (f"of {total / 1e6:.1f} MB" if total else "MB")
+            self._progress.update(self._line, description=text, completed=done, total=total)
 
 
 def _progress() -> Any:

@@ -29,12 +29,13 @@ _STATES = [str(state) for state in TaskState if state is not TaskState.UNSPECIFI
 @out_option(help="Save artifacts here.")
 def get(connection: Connection, task_id: str, as_json: bool, out: Path | None) -> None:
     """Show the task TASK of the agent at URL: its state and its artifacts."""
-    with connection.client() as client:
+    transcript = Transcript(data=out is None)
+    with connection.client() as client, Activity(transcript):
         task = client.get_task(task_id, timeout=connection.timeout)
     if as_json:
         print_json(task.to_dict())
     else:
-        Transcript(data=out is None).finish(task)
+        transcript.finish(task)
     if out is not None:
         for path in Folder(out).save_artifacts(task.artifacts, everything=True):
             print_status(f"saved {path}")

@@ -34,7 +34,7 @@ MAX_IDLE_CONNECTIONS = 64
 #: Origins whose environment settings are cached.
 _MAX_ORIGINS = 64
 #: Bodies from this size on are sent in chunks, each with the timeout for connecting, all within the deadline.
-_LARGE_BODY = 256 * 1024
+LARGE_BODY = 256 * 1024
 #: What requests adds to a request.
 _DEFAULT_HEADERS = dict(default_headers())
 
@@ -298,13 +298,13 @@ def _shutdown_read(sock: socket.socket) -> None:
 
 def timed_body(body: bytes | None, deadline: Deadline) -> bytes | io.BytesIO | None:
     """`body` for requests, so that sending it ends at the deadline."""
-    return body if body is None or len(body) < _LARGE_BODY else _LargeBody(body, deadline)
+    return body if body is None or len(body) < LARGE_BODY else _LargeBody(body, deadline)
 
 
-#: Called with the bytes of a large body that are sent, and all of its bytes.
-UploadObserver: TypeAlias = Callable[[int, int], None]
-#: The observer of the requests of this context, called on the thread that sends.
-UPLOAD_OBSERVER: Final[ContextVar[UploadObserver | None]] = ContextVar("upload_observer", default=None)
+#: Called with ``sending`` or ``receiving``, the bytes of a large body so far, and all of its bytes; None where that is unknown.
+TransferObserver: TypeAlias = Callable[[str, int, int | None], None]
+#: The observer of the requests and responses of this context, called on the thread that sends or reads.
+TRANSFER_OBSERVER: Final[ContextVar[TransferObserver | None]] = ContextVar("transfer_observer", default=None)
 
 
 class _LargeBody(io.BytesIO):
@@ -316,7 +316,7 @@ class _LargeBody(io.BytesIO):
     def __init__(self, body: bytes, deadline: Deadline) -> None:
         super().__init__(body)
         self._deadline = deadline
-        self._observer = UPLOAD_OBSERVER.get()
+        self._observer = TRANSFER_OBSERVER.get()
         self._sent = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -325,5 +325,5 @@ class _LargeBody(io.BytesIO):
         data = super().read(size)
         if self._observer is not None:
             self._sent += len(data)
-            self._observer(self._sent, len(self))
+            self._observer("sending", self._sent, len(self))
         return data

@@ -24,7 +24,15 @@ from requests.auth import AuthBase
 from urllib3 import exceptions as u3
 
 from a2a_sync import urls
-from a2a_sync.client.connections import Adapter, OpenResponse, Session, timed_body
+from a2a_sync.client.connections import (
+    LARGE_BODY,
+    TRANSFER_OBSERVER,
+    Adapter,
+    OpenResponse,
+    Session,
+    TransferObserver,
+    timed_body,
+)
 from a2a_sync.client.credentials import Auth, RefreshingAuth, check_header, make_auth
 from a2a_sync.client.deadlines import Deadline, Timeout
 from a2a_sync.client.errortext import error_text
@@ -329,6 +337,8 @@ class HttpResponse:
         self._pid = os.getpid()
         self._reading = False
         self._expired = False
+        self._received = 0
+        self._observer = TRANSFER_OBSERVER.get()
         self._alarm: Alarm | None = None
         if deadline.left is not None:
             self._alarm = alarms.set(deadline.at, self._expire)
@@ -390,7 +400,15 @@ class HttpResponse:
             return b""
         if not data:
             self._release()
+        if self._observer is not None:
+            self._show_received(self._observer, len(data))
         return data
+
+    def _show_received(self, observer: TransferObserver, size: int) -> None:
+        self._received += size
+        length = "" if self._encoded else self.headers.get("Content-Length", "")
+        if self._received >= LARGE_BODY:
+            observer("receiving", self._received, int(length) if length.isdecimal() else None)
 
     def read(self) -> bytes:
         """The whole body.

@@ -89,6 +89,8 @@ _MAX_FORM = 64 * 1024
 _FORM_TIMEOUT = 10.0
 #: The part of the streams of a process that pages of the console may hold.
 _STREAM_SHARE = 4
+#: Views of a task that scripts read: for these, the login page would be an answer without an error.
+_FOR_SCRIPTS = frozenset({"log", "events", "frames", "tree"})
 #: The conversations that one page shows beside each other: each holds one of the six connections of a browser.
 _MAX_PANES = 4
 #: One of them in its query: the name of an agent, and the path and the query of a task.
@@ -236,6 +238,8 @@ class Pages:
 
     def _of_agent(self, request: Request, name: str, rest: list[str]) -> WSGIApplication:
         place = self._place(request, name)
+        if place is None and rest and rest[-1] in _FOR_SCRIPTS:
+            return refusal(401, "Log in first.")
         if place is None:
             return redirect(f"{request.root_path}{PREFIX}/login")
         if not rest or rest == [""]:

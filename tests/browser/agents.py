@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from flask import Flask, session
+
 from a2a_sync import (
     A2AApp,
     Agent,
@@ -14,6 +16,7 @@ from a2a_sync import (
     AgentSkill,
     DataPart,
     FilePart,
+    HTTPOptions,
     Limits,
     PushOptions,
     RequestContext,
@@ -21,9 +24,10 @@ from a2a_sync import (
     URLGuard,
 )
 from a2a_sync.agent.dialogue import MARK
-from a2a_sync.auth import ApiKeyAuth, BasicAuth, BearerAuth, Principal
+from a2a_sync.auth import ApiKeyAuth, BasicAuth, BearerAuth, FrameworkAuth, JWTAuth, Principal
 from a2a_sync.card import AgentProvider, create_agent_card
 from a2a_sync.console import ConsoleOptions
+from a2a_sync.integrations.flask import blueprint
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -33,7 +37,7 @@ from a2a_sync.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from tests.console.payloads import ATTACK, ATTACKS, HOSTILE_PDFS, PDF, PNG, SECRET, SVG
+from tests.console.payloads import ATTACK, ATTACKS, HOSTILE_PDFS, PDF, PNG, SECRET, SIGNING_KEY, SVG
 
 
 class Story(Agent):
@@ -153,6 +157,14 @@ hooked = A2AApp(
 )
 hostile = A2AApp(Hostile(), card=HOSTILE_CARD, console=True)
 narrow = A2AApp(Story(), console=True, limits=Limits(max_open_streams=4))
+#: Every stream of a page is cut after this time.
+BRIEF = Limits(max_stream_age=0.4)
+brief = A2AApp(Story(), console=True, limits=BRIEF)
+#: Behind nginx.
+proxied = A2AApp(Story(), console=True, http=HTTPOptions(trusted_proxies=1))
+jwt = A2AApp(
+    Story(), auth=JWTAuth(key=SIGNING_KEY, issuer="tests", audience="story", leeway=0), console=True, limits=BRIEF
+)
 host = AgentHost({"story": Story(), "other": Story()}, console=True)
 secured = A2AApp(
     Story(),
@@ -161,3 +173,24 @@ secured = A2AApp(
     | BasicAuth({"bob": "pass-of-bob"}),
     console=ConsoleOptions(operator=lambda principal: principal.id == "root"),
 )
+
+site = Flask("site")
+site.config["SECRET_KEY"] = SECRET
+site.register_blueprint(
+    blueprint(A2AApp(Story(), auth=FrameworkAuth(), console=True, limits=BRIEF), principal=lambda: session.get("user")),
+    url_prefix="/agents/story",
+)
+
+
+@site.get("/login/<name>")
+def log_in(name: str) -> str:
+    """The login of the web site itself."""
+    session["user"] = name
+    return "welcome"
+
+
+@site.get("/logout")
+def log_out() -> str:
+    """Its end, as after its life time."""
+    session.clear()
+    return "goodbye"

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,37 @@ def host() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def secured() -> Iterator[str]:
     yield from serve("secured")
+
+
+@pytest.fixture(scope="module")
+def brief() -> Iterator[str]:
+    """The storyteller, which cuts each stream of a page after 0.4 s."""
+    yield from serve("brief")
+
+
+@pytest.fixture(scope="module")
+def jwt() -> Iterator[str]:
+    yield from serve("jwt")
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    """A web site in Flask with a login of its own, and the storyteller below ``/agents/story``."""
+    yield from serve("site")
+
+
+def words(visit: Visit) -> str:
+    """The text of the conversation."""
+    text: str = visit.page.inner_text("#live .talk")
+    return text
+
+
+def wait_until(visit: Visit, holds: Callable[[], object]) -> None:
+    """Wait until something of the browser holds that no selector can name."""
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        visit.page.wait_for_timeout(50)
 
 
 def task_id(visit: Visit) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 
 from a2a_sync import Client
 from a2a_sync.console.sessions import KEY_VARIABLE
-from tests.browser.conftest import KEY, Visit, console_for, task_id
+from tests.browser.conftest import KEY, Visit, console_for, task_id, wait_until, words
 from tests.console.payloads import ATTACKS, HOSTILE_PDFS, SECRET
 from tests.live import gunicorn
 from tests.push.receiver import receiving, refused
@@ -28,20 +27,6 @@ WINDOWS: dict[str, dict[str, Any]] = {
     "phone": {"phone": True},
     "phone-dark": {"phone": True, "dark": True},
 }
-
-
-def wait_until(visit: Visit, holds: Callable[[], object]) -> None:
-    """Wait until something of the browser holds that no selector can name."""
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        visit.page.wait_for_timeout(50)
-
-
-def words(visit: Visit) -> str:
-    """The text of the conversation."""
-    text: str = visit.page.inner_text("#live .talk")
-    return text
 
 
 # -- talking ------------------------------------------------------------------------------------------------------------
@@ -86,6 +71,42 @@ def test_reloads_in_the_middle_of_a_stream_lose_and_repeat_nothing(visit: Window
     assert numbers == list(range(1, len(numbers) + 1))
     assert window.page.inner_text("#log-count") == str(len(numbers))
     window.check()
+
+
+def test_the_time_line_and_the_log_grow_while_text_streams(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("wait 100")
+    window.page.wait_for_selector("#live .talk:has-text('piece-5')")
+    window.page.click("#log > summary")
+
+    def lengths() -> tuple[int, int]:
+        return window.page.locator(".band:not(.clock) .tick").count(), window.page.locator("#rows > tr").count()
+
+    ticks, rows = lengths()
+    wait_until(window, lambda: lengths()[0] > ticks and lengths()[1] > rows)
+    assert window.page.inner_text("#live .status .pill") == "working"
+    window.page.click("#cancel")
+    window.wait_state("canceled")
+    window.check()
+
+
+def test_what_scripts_build_is_what_the_server_renders(visit: Window, story: str, hostile: str) -> None:
+    for url, text, state in (
+        (story, "A story about the clock", "completed"),
+        (story, "show", "completed"),
+        (story, "files", "completed"),
+        (hostile, "x", "input-required"),
+    ):
+        window = visit(url)
+        window.log_in()
+        window.send(text)
+        window.wait_state(state)
+        window.page.wait_for_selector("#live .turn.theirs")
+        wait_until(window, lambda window=window: window.page.locator("#live .tail").count() == 0)
+        built = window.page.evaluate("document.querySelector('#live').innerHTML")
+        window.page.reload()
+        assert built.strip() == window.page.evaluate("document.querySelector('#live').innerHTML").strip()
 
 
 def test_a_task_is_cancelled(visit: Window, story: str) -> None:
@@ -295,19 +316,6 @@ def test_the_page_of_a_task_has_its_time_line_log_and_commands(visit: Window, st
     window.check()
 
 
-def test_pages_are_read_without_scripts(visit: Window, story: str) -> None:
-    window = visit(story)
-    window.log_in()
-    window.send("A story about the clock")
-    window.wait_state("completed")
-    cookies = window.page.context.cookies()
-    plain = visit(story, scripts=False)
-    plain.page.context.add_cookies(cookies)
-    plain.page.goto(window.page.url)
-    assert "The penguin and the clock" in plain.page.inner_text("#live .talk")
-    assert "Sending needs scripts" in plain.page.inner_text("noscript")
-
-
 def test_the_console_of_a_host_has_all_agents(visit: Window, host: str) -> None:
     window = visit(host)
     window.log_in()
@@ -490,6 +498,7 @@ def test_files_of_an_agent_run_nothing(visit: Window, hostile: str) -> None:
     picture = next(file for file in files if "svg" in (window.page.locator(f"a[href='{file}']").inner_text()))
     window.go(picture.replace("&download=1", ""))
     assert window.page.evaluate("window.hacked") is None
+    assert window.page.evaluate("self.origin") == "null"
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -530,6 +539,28 @@ def test_the_policy_of_pages_and_trees_without_the_sanitiser_hold_alone(
 
 
 # -- everyone can use it --------------------------------------------------------------------------------------------------
+
+
+def test_the_checks_of_pages_find_what_is_wrong(visit: Window, story: str) -> None:
+    """Controls: without the walls a hostile text leads elsewhere, and axe reports an area that the keyboard cannot scroll."""
+    window = visit(story)
+    window.page.route("http://evil.test/**", lambda route: route.fulfill(body="<h1>hijacked</h1>"))
+    hijack = "<!doctype html><title>x</title><meta http-equiv=refresh content='0;url=http://evil.test/'>"
+    window.page.route("**/hijacked", lambda route: route.fulfill(body=hijack, content_type="text/html"))
+    window.go("/hijacked")
+    window.page.wait_for_selector("h1:text-is('hijacked')")
+    assert window.foreign
+    other = visit(story)
+    other.log_in()
+    other.page.evaluate(
+        """() => {
+            const area = document.createElement("pre");
+            area.textContent = "wide ".repeat(400);
+            document.querySelector("main").append(area);
+        }"""
+    )
+    with pytest.raises(AssertionError, match="scrollable-region-focusable"):
+        other.check_access()
 
 
 @pytest.mark.parametrize("kind", WINDOWS)

@@ -76,6 +76,8 @@ class Actor(Agent):
                 return Artifact(name=f"{HOSTILE}\nsecond line", parts=(TextPart(HOSTILE),))
             case "markdown":
                 return Artifact(name="page", parts=(TextPart(MARKDOWN, media_type="text/markdown"),))
+            case "download":
+                return FilePart(raw=bytes(2_000_000), filename="large.bin", media_type="application/octet-stream")
             case "upload":
                 return [f"{file.filename} {file.media_type} {len(file.raw or b'')}" for file in message.files]
         return f"you said {message.text}"

