@@ -162,7 +162,7 @@ frameworks-newest: ## Run both with the newest releases of the frameworks, in ne
 
 .PHONY: console-tests
 console-tests: $(VENV)/.stamp-test $(VENV)/.stamp-browser $(AXE)/.stamp ## Run the tests of the console in Chromium (A2A_SCREENSHOTS=FOLDER keeps pictures)
-	$(PYTEST) tests/browser
+	$(PYTEST) -n 2 tests/browser
 
 $(AXE)/.stamp: tests/browser/package.json tests/browser/package-lock.json $(VENV)/.stamp-node
 	@echo "Installing axe-core …"

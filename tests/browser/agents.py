@@ -37,7 +37,7 @@ from a2a_sync.types import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from tests.console.payloads import ATTACK, ATTACKS, HOSTILE_PDFS, PDF, PNG, SECRET, SIGNING_KEY, SVG
+from tests.console.payloads import ATTACK, ATTACKS, HOSTILE_PDFS, PDF, PNG, SECRET, SIGNING_KEY, SVG, make_wav
 
 
 class Story(Agent):
@@ -77,6 +77,9 @@ class Story(Agent):
             ]
         if text.startswith("files"):
             return _files()
+        if text.startswith("listen"):
+            # As `mimetypes` names it.
+            return FilePart(raw=make_wav(), filename="tick.wav", media_type="audio/x-wav")
         if text.startswith("hostile documents"):
             return [FilePart(raw=one, filename="x.pdf", media_type="application/pdf") for one in HOSTILE_PDFS]
         if message.files:

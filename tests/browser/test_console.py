@@ -194,6 +194,21 @@ def test_images_tables_and_values_are_shown_as_such(visit: Window, story: str) -
     window.check()
 
 
+def test_audio_is_played(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    window.send("listen")
+    window.wait_state("completed")
+    window.page.wait_for_selector("#live audio")
+    window.page.reload()
+    player = window.page.locator("#live audio")
+    player.evaluate("one => one.play()")
+    wait_until(window, lambda: player.evaluate("one => one.ended"))
+    assert player.evaluate("one => one.duration") == 0.1
+    window.check()
+    window.check_access()
+
+
 def test_a_failed_task_is_shown_as_such(visit: Window, story: str) -> None:
     window = visit(story)
     window.log_in()

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import wave
+
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000080000000808020000004b6d29dc00000011"
     "49444154789c63e0cf4ec38a1886960400cc43380123b6457d0000000049454e44ae426082"
 )
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"><script>parent.hacked = 1</script></svg>'
+
+
+def make_wav() -> bytes:
+    """A tenth of a second of silence."""
+    with io.BytesIO() as file:
+        with wave.open(file, "wb") as sound:
+            sound.setparams((1, 1, 8000, 800, "NONE", ""))
+            sound.writeframes(b"\x80" * 800)
+        return file.getvalue()
 
 
 def make_pdf(action: str = "") -> bytes:
