@@ -76,7 +76,7 @@ def test_reloads_in_the_middle_of_a_stream_lose_and_repeat_nothing(visit: Window
 def test_the_time_line_and_the_log_grow_while_text_streams(visit: Window, story: str) -> None:
     window = visit(story)
     window.log_in()
-    window.send("wait 100")
+    window.send("wait 500")
     window.page.wait_for_selector("#live .talk:has-text('piece-5')")
     window.page.click("#log > summary")
 
@@ -86,8 +86,6 @@ def test_the_time_line_and_the_log_grow_while_text_streams(visit: Window, story:
     ticks, rows = lengths()
     wait_until(window, lambda: lengths()[0] > ticks and lengths()[1] > rows)
     assert window.page.inner_text("#live .status .pill") == "working"
-    window.page.click("#cancel")
-    window.wait_state("canceled")
     window.check()
 
 
