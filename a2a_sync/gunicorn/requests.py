@@ -111,6 +111,9 @@ def _key(head: bytes, server: Any) -> tuple[tuple[Any, ...], bytes]:
 class Parser(RequestParser):  # type: ignore[misc]
     """The parser of a connection whose requests the worker receives."""
 
+    mesg: Any
+    req_count: int
+
     def __init__(self, heads: Heads, connection: Any) -> None:
         super().__init__(connection.cfg, connection.sock, connection.client)
         self._heads = heads
@@ -162,6 +165,7 @@ class Response(wsgi.Response):  # type: ignore[misc]
     """The response to a request of a buffered connection."""
 
     headers_sent: bool
+    response_length: int | None
 
     def process_headers(self, headers: list[tuple[str, str]]) -> None:
         """As in gunicorn; a header that was checked before is not checked again."""

@@ -79,6 +79,8 @@ class _TLSSocket(ssl.SSLSocket):
 class _Connection(gthread.TConn):  # type: ignore[misc]
     """A connection of the worker. Closing it never blocks."""
 
+    parser: Any
+
     def __init__(self, worker: BufferedThreadWorker, client: socket.socket, address: Any, listener: Any) -> None:
         timeout = worker.header_timeout if worker.cfg.is_ssl else worker.limits.write_timeout
         park = partial(worker.method_queue.defer, worker.send_when_writable, self)
@@ -187,6 +189,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     """
 
     limits: Limits = Limits()
+    nr: int
     nr_conns: int
     alive: bool
     _next_beat = 0.0
