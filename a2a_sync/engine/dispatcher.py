@@ -98,7 +98,7 @@ class Dispatcher:
             # Its run has begun elsewhere and ended, which was not announced yet.
             self._forget(former)
         if self._hub.pubsub is not None:
-            self._hub.pubsub.subscribe(reference.task_id)
+            self._hub.pubsub.subscribe(reference.task_id, soon=True)
         with self._lock:
             self._outstanding[reference.task_id] = one
         self._send(one)

@@ -126,12 +126,13 @@ class EventHub:
             # Before the listeners: when a call returns, the observers have seen what it did.
             for observer in self._observers:
                 self._show(observer, batch)
+            # It has the longest way to go.
+            if self.pubsub is not None:
+                self.pubsub.publish(batch)
             if listeners:
                 self.note_publication(task_id)
                 for listener in listeners:
                     listener.offer(batch)
-            if self.pubsub is not None:
-                self.pubsub.publish(batch)
 
     @staticmethod
     def _show(observer: Observer, batch: TaskBatch) -> None:

@@ -496,8 +496,8 @@ class Run:
 
     def _is_stored(self) -> bool:
         """The store has the start of this run, though it raised an error."""
-        request = self.store.request(self.scope, self.request.task_id)
-        return request is not None and request.message.message_id == self.request.message.message_id
+        held = self.store.request(self.scope, self.request.task_id)
+        return held is not None and held.request.message.message_id == self.request.message.message_id
 
     def stop(self) -> None:
         """Stop the agent's code, because its task was ended from outside. Waits only for its cancel callbacks."""

@@ -224,13 +224,12 @@ class RunManager(Component):
         """
         held = HeldRun(Owner(job.tenant, job.owner), RunToken(job.task_id, job.token))
         try:
-            request = self._store.request(held.owner, job.task_id)
-            if request is None:
+            found = self._store.request(held.owner, job.task_id)
+            if found is None:
                 return False
             spec, slot = self._reserve(self._executor_of(held.owner), held.owner, RunOn.CALLER)
             # A task that goes on is shown as working since its message was stored.
-            working = self._store.head(held.owner, job.task_id).status.state is TaskState.WORKING
-            run = self._adopt(spec, held, request, slot, begins=not working)
+            run = self._adopt(spec, held, found.request, slot, begins=found.state is not TaskState.WORKING)
         except (RunRevoked, TaskNotFoundError):
             return False
         self.dispatch(run)
@@ -394,11 +393,11 @@ class RunManager(Component):
             OverloadedError, StoreError: no thread is free, or the store failed; the run is still lost and must be offered again.
         """
         try:
-            request = self._store.request(lost.owner, lost.token.task_id)
-            if request is None:
+            found = self._store.request(lost.owner, lost.token.task_id)
+            if found is None:
                 return
+            request, before = found
             executor = self._executor_of(lost.owner)
-            before = self._store.head(lost.owner, lost.token.task_id).status.state
             # A run that was queued when its process stopped: the agent's code was never called.
             queued = self.remote and before is TaskState.SUBMITTED
             again = lost.left or request.attempt < self._limits.max_run_attempts

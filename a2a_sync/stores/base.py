@@ -34,6 +34,7 @@ __all__ = [
     "Contexts",
     "Cursor",
     "Expiry",
+    "HeldRequest",
     "HeldRun",
     "Inspection",
     "LOG_PAGE_BYTES",
@@ -306,6 +307,13 @@ class HeldRun(NamedTuple):
     left: bool = False
 
 
+class HeldRequest(NamedTuple):
+    """The request of the run that holds the token of a task, and the state of the task."""
+
+    request: RunRequest
+    state: TaskState
+
+
 class LostWorker(NamedTuple):
     """A worker that holds its runs no more. ``left``: it has left the store and released them; else its lease is over."""
 
@@ -356,8 +364,11 @@ class PubSub(Protocol):
     def publish(self, batch: TaskBatch) -> None:
         """Send a stored batch to the other processes."""
 
-    def subscribe(self, task_id: str) -> None:
-        """Messages about this task are wanted, until `unsubscribe` was called as often. An implementation may send all."""
+    def subscribe(self, task_id: str, *, soon: bool = False) -> None:
+        """Messages about this task are wanted, until `unsubscribe` was called as often. An implementation may send all.
+
+        `soon`: another process is about to write to it.
+        """
 
     def unsubscribe(self, task_id: str) -> None:
         """See `subscribe`."""
@@ -807,8 +818,8 @@ class TaskStore(Protocol):
     def versions(self, task_ids: Collection[str]) -> dict[str, TaskVersion]:
         """How far these tasks have got, of any owner, by one read; those that do not exist are left out."""
 
-    def request(self, owner: Owner, task_id: str) -> RunRequest | None:
-        """The request of the run that holds the token; None when there is no run."""
+    def request(self, owner: Owner, task_id: str) -> HeldRequest | None:
+        """The request of the run that holds the token, and the state of its task; None when there is no run."""
 
     def load(
         self,

@@ -51,7 +51,7 @@ class InProcessPubSub:
             if (on_message := member._on_message) is not None:
                 on_message(batch.task_id, batch)
 
-    def subscribe(self, task_id: str) -> None:
+    def subscribe(self, task_id: str, *, soon: bool = False) -> None:
         """See `PubSub.subscribe`."""
         with self._lock:
             self._subscribed[task_id] += 1

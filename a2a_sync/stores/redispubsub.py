@@ -88,9 +88,13 @@ class RedisPubSub:
         """In a forked child: threads, connections and subscriptions are the parent's."""
         #: Names this object, so that it ignores its own messages.
         self._id = secrets.token_hex(6)
+        #: A channel for messages to this object. No task has this id.
+        self._own = f"\0{self._id}"
         self._lock = threading.Lock()
         self._waiting: deque[TaskBatch] = deque(maxlen=_MAX_WAITING)
         self._wanted: Counter[str] = Counter()
+        #: A message to this object is to be sent, so that it subscribes to what is wanted now.
+        self._rouses = False
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._listener: threading.Thread | None = None
@@ -118,6 +122,9 @@ class RedisPubSub:
         if self._closed:
             return
         self._waiting.append(batch)
+        self._wake_sender()
+
+    def _wake_sender(self) -> None:
         if self._sender is None:
             with self._lock:
                 if self._sender is None:
@@ -125,10 +132,13 @@ class RedisPubSub:
         if not self._wake.is_set():
             self._wake.set()
 
-    def subscribe(self, task_id: str) -> None:
-        """See `PubSub.subscribe`. It takes effect within a tenth of a second; then the log of the task is read."""
+    def subscribe(self, task_id: str, *, soon: bool = False) -> None:
+        """See `PubSub.subscribe`. It takes effect within a tenth of a second, or at once; then the log of the task is read."""
         with self._lock:
             self._wanted[task_id] += 1
+        if soon and not self._closed:
+            self._rouses = True
+            self._wake_sender()
 
     def unsubscribe(self, task_id: str) -> None:
         """See `PubSub.unsubscribe`."""
@@ -168,8 +178,11 @@ class RedisPubSub:
 
     def _send_waiting(self, client: Any) -> None:
         batches = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if batches:
+        rouses, self._rouses = self._rouses, False
+        if batches or rouses:
             with client.pipeline(transaction=False) as pipeline:
+                if rouses:
+                    pipeline.execute_command("SPUBLISH", self._prefix + self._own, b"")
                 for batch in batches:
                     pipeline.execute_command("SPUBLISH", self._prefix + batch.task_id, self._dump(batch))
                 pipeline.execute()
@@ -197,8 +210,8 @@ class RedisPubSub:
         client = self._connect()
         pubsub = client.pubsub()
         try:
-            # A channel that is always there: it shows that Redis answers, and that it has sharded channels.
-            pubsub.ssubscribe(self._prefix)
+            # It also shows that Redis answers, and that it has sharded channels.
+            pubsub.ssubscribe(self._prefix + self._own)
             subscribed: set[str] = set()
             while not self._closed:
                 message = pubsub.get_message(timeout=_TICK)
@@ -223,13 +236,13 @@ class RedisPubSub:
     def _handle(self, message: dict[str, Any]) -> None:
         task_id = message["channel"].decode().removeprefix(self._prefix)
         if message["type"] == "ssubscribe":
-            if not task_id:
+            if task_id == self._own:
                 self._listening = True
                 self._on_gap()
             else:
                 # What was written before this is only in the log.
                 self._deliver(task_id, None)
-        elif message["type"] == "smessage":
+        elif message["type"] == "smessage" and task_id != self._own:
             try:
                 sender, batch = self._load(task_id, message["data"])
             except (ValueError, KeyError, TypeError, RecursionError):

@@ -18,8 +18,10 @@ from a2a_sync import A2AApp, Agent, AgentHost, InputRequired, Limits
 from a2a_sync import operations as op
 from a2a_sync.engine.jobs import FunctionQueue, JobConsumer, JobQueue, JobReference
 from a2a_sync.errors import OverloadedError
+from a2a_sync.server.metrics import Metrics
 from a2a_sync.stores import SQLiteStore
 from a2a_sync.stores.base import Owner
+from a2a_sync.telemetry.tracing import outgoing
 from a2a_sync.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -70,6 +72,7 @@ class Pair:
     def __init__(self, path: Path, jobs: TextQueue | None) -> None:
         self.path, self.jobs = path, jobs
         self.sites: list[A2AApp] = []
+        self.metrics: list[Metrics] = []
         self.consumer: threading.Thread | None = None
 
     def serve(self, handler: Callable[..., Any], **limits: Any) -> Served:
@@ -86,7 +89,14 @@ class Pair:
     def site(self, handler: Callable[..., Any], **limits: Any) -> A2AApp:
         agent = Agent("queued", description="d")
         agent.message(handler)
-        app = A2AApp(agent, store=SQLiteStore(self.path), job_queue=self.jobs, limits=Limits(**limits))
+        self.metrics.append(Metrics())
+        app = A2AApp(
+            agent,
+            store=SQLiteStore(self.path),
+            job_queue=self.jobs,
+            limits=Limits(**limits),
+            metrics=self.metrics[-1],
+        )
         self.sites.append(app)
         return app
 
@@ -160,6 +170,34 @@ def test_the_run_has_the_context_of_its_call(pair: Pair) -> None:
     served = pair.serve(lambda message, context: f"{context.user and context.user.id} {context.task_id}")
     task = served.send()
     assert task.text == f"None {task.id}"
+
+
+def test_a_run_continues_the_trace_of_its_call(pair: Pair) -> None:
+    served = pair.serve(lambda message, context: outgoing().get("traceparent", "no trace"))
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
+    assert served.call(op.SEND_MESSAGE, served.request("go"), headers=headers).text.split("-")[1] == trace
+
+
+def test_a_run_beyond_its_time_limit_fails(pair: Pair) -> None:
+    gate = Gate()
+
+    def wait(message: Any, context: Any) -> str:
+        gate.block()
+        return "too late"
+
+    task = pair.serve(wait, run_timeout=0.1).send()
+    gate.open.set()
+    assert (task.state, "longer than its limit" in task.text) == (S.FAILED, True), task.text
+
+
+def test_the_process_that_executes_a_run_counts_it(pair: Pair) -> None:
+    assert pair.serve(lambda message, context: "done").send().text == "done"
+
+    def counted() -> list[float | None]:
+        return [one.registry.get_sample_value("a2a_runs_total", {"outcome": "returned"}) for one in pair.metrics]
+
+    eventually(lambda: counted() == ([1.0] if pair.jobs is None else [None, 1.0]), "the count of the run")
 
 
 def test_a_handler_may_wait_for_a_send_of_its_own(pair: Pair) -> None:

@@ -246,8 +246,9 @@ def test_a_lost_run_whose_reaper_died_is_offered_to_another_worker(stores: Calla
 def test_a_run_is_adopted_once_and_its_old_token_is_void(stores: Callable[[], SQLiteStore]) -> None:
     first, second, third = stores(), stores(), stores()
     held = running_task(first)
-    request = second.request(SCOPE, held.token.task_id)
-    assert request is not None
+    found = second.request(SCOPE, held.token.task_id)
+    assert found is not None
+    request = found.request
     events = [status_event(request, TaskState.WORKING)]
     adopted = second.workers.adopt(held, request, events)
     with pytest.raises(RunRevoked):

@@ -248,7 +248,7 @@ def test_the_request_of_a_run_does_not_hold_the_credentials_of_its_webhook(serve
 
     served = serve(look, push=LOOPBACK)
     served.send("hi", task_push_notification_config=TaskPushNotificationConfig(url=URL, token="t0ken"))
-    assert seen[0].message.text == "hi"
+    assert seen[0].request.message.text == "hi"
     assert "127.0.0.1" not in repr(seen)
 
 

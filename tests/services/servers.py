@@ -117,6 +117,7 @@ class Postgres(Service):
         server = program("postgres")
         assert server is not None
         self._server = server
+        self._settings: dict[str, str] = {}
         self._data = self.folder / "data"
         self.run(
             program("initdb") or "initdb", "-D", self._data, "-A", "trust", "-U", "postgres", "--no-sync", "-E", "UTF8"
@@ -125,6 +126,18 @@ class Postgres(Service):
     @property
     def url(self) -> str:
         return f"postgresql://postgres@{HOST}:{self.port}/postgres"
+
+    def use_tls(self, certificate: bytes, key: bytes) -> None:
+        """Before the start: offer TLS, and require it and a password of the role ``app``."""
+        rules = self._data / "pg_hba.conf"
+        rules.write_text(f"hostssl all app {HOST}/32 scram-sha-256\n{rules.read_text()}")
+        owner = rules.stat()
+        for name, content in (("server.crt", certificate), ("server.key", key)):
+            path = self._data / name
+            path.write_bytes(content)
+            path.chmod(0o600)
+            os.chown(path, owner.st_uid, owner.st_gid)
+        self._settings["ssl"] = "on"
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
@@ -148,6 +161,7 @@ class Postgres(Service):
             "max_connections": 200,
             "shared_buffers": "64MB",
             "autovacuum_naptime": "10s",
+            **self._settings,
         }
         return [self._server, "-D", str(self._data), *(f"--{name}={value}" for name, value in settings.items())]
 

@@ -46,9 +46,9 @@ def run(*arguments, **environment):
 
 def test_migrate_creates_the_tables_that_apps_use_then(postgres_url, own_tables):
     with closing(PostgresStore(postgres_url, create_tables=False)) as store:
-        assert run("migrate", A2A_SYNC_STORE=postgres_url).stderr == "schema version 0 -> 2\n"
+        assert run("migrate", A2A_SYNC_STORE=postgres_url).stderr == "schema version 0 -> 3\n"
         done(store)
-    assert run("migrate", postgres_url).stderr == "schema version 2\n"
+    assert run("migrate", postgres_url).stderr == "schema version 3\n"
     sql = run("migrate", "--sql", postgres_url).stdout
     assert len(re.findall(r"^CREATE TABLE", sql, re.M)) >= 9
     assert sql.count("a2a_") > 20

@@ -11,6 +11,7 @@ import threading
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +29,7 @@ from a2a_sync.stores.base import (
     TaskQuery,
     TaskVersion,
 )
-from a2a_sync.stores.postgres import database, schema
+from a2a_sync.stores.postgres import database, migrations, schema
 from a2a_sync.testing.storecontract.making import (
     MINE,
     TIMEOUT,
@@ -44,9 +45,10 @@ from a2a_sync.testing.storecontract.making import (
 )
 from a2a_sync.testing.storecontract.webhooks import webhook
 from a2a_sync.types import TaskState
-from tests.live import ROOT
+from tests.certificates import Authority
+from tests.live import HOST, ROOT
 from tests.services.conftest import psycopg
-from tests.services.servers import wait_until
+from tests.services.servers import Postgres, wait_until
 
 
 @pytest.fixture
@@ -136,7 +138,7 @@ def test_an_adopted_run_that_was_not_acknowledged_belongs_to_its_new_worker(make
     store, other = make_store(), make_store()
     run = begin(store)
     (held,) = other.workers.runs_of(store.workers.id)
-    request = other.request(MINE, run.head.id)
+    request = other.request(MINE, run.head.id).request
     with lost_answer(monkeypatch, "UPDATE"):
         adopted = other.workers.adopt(held, request, [status(run.head.id, TaskState.WORKING)])
     other.append(adopted.token, [chunk(run.head.id, "mine")])
@@ -194,6 +196,28 @@ def test_an_unreachable_server_is_named_with_the_class_of_the_error_and_without_
             store.workers.beat(60)
         texts = [str(caught.value), repr(store), repr(vars(store)["_database"]), store.workers.store_id, caplog.text]
     assert not [text for text in texts if "s3cret" in text]
+
+
+def test_tls_and_a_password_file_work_as_in_libpq(tmp_path, monkeypatch):
+    with closing(Postgres()) as server:
+        certificate, key = Authority(tmp_path).issue(HOST)
+        server.use_tls(Path(certificate).read_bytes(), Path(key).read_bytes())
+        server.start()
+        with psycopg.connect(server.url, autocommit=True) as session:
+            session.execute("CREATE ROLE app LOGIN SUPERUSER PASSWORD 'very secret'")
+        (tmp_path / "passwords").write_text(f"{HOST}:{server.port}:*:app:very secret\n")
+        (tmp_path / "passwords").chmod(0o600)
+        monkeypatch.setenv("PGPASSFILE", str(tmp_path / "passwords"))
+        monkeypatch.setenv("PGSSLROOTCERT", str(tmp_path / "ca.pem"))
+        url = f"postgresql://app@{HOST}:{server.port}/postgres?sslmode=verify-full"
+        with closing(PostgresStore(url)) as store:
+            task_id = done(store)
+            assert store.load(MINE, task_id).task.state is TaskState.COMPLETED
+            encrypted = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+            assert store._database.run(lambda connection: database.query(connection, encrypted)) == [(True,)]
+        monkeypatch.setenv("PGPASSFILE", "/nonexistent")
+        with closing(PostgresStore(url, timeout=0)) as store, pytest.raises(StoreError, match="password"):
+            store.head(MINE, task_id)
 
 
 @pytest.mark.parametrize(
@@ -377,6 +401,27 @@ def test_tables_of_a_newer_release_are_used_as_long_as_it_allows_that(make_store
         connection.execute(f"UPDATE {prefix}meta SET value = {schema.VERSION + 1} WHERE name = 'readable_from'")
     with pytest.raises(StoreError, match="upgrade a2a_sync"):
         make_store().head(MINE, task_id)
+
+
+def test_an_upgrade_counts_the_tasks_that_are_there(make_store, postgres_url, prefix, monkeypatch):
+    other = Owner("tenant", MINE.id)
+    with monkeypatch.context() as old:
+        old.setattr(schema, "VERSION", 2)
+        old.setattr(migrations, "VERSION", 2)
+        former = make_store()
+        for scope in (MINE, MINE, other):
+            done(former, scope=scope)
+    store = make_store()
+    assert [store.list(scope, TaskQuery()).total for scope in (MINE, other, Owner())] == [2, 1, 0]
+    # Processes of the former release go on.
+    task_id = done(former)
+    assert store.list(MINE, TaskQuery()).total == 3
+    store.delete(MINE, task_id)
+    assert store.list(MINE, TaskQuery()).total == 2
+    counted = f"SELECT sum(tasks)::int, sum(bytes)::int FROM {prefix}accounts"
+    stored = f"SELECT count(*)::int, sum(counted)::int FROM {prefix}tasks"
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute(counted).fetchone() == connection.execute(stored).fetchone()
 
 
 def test_ids_of_tasks_of_one_owner_end_with_its_shard(store):

@@ -17,7 +17,8 @@ from tests.services.servers import wait_until
 
 pytest.importorskip("redis", reason="needs the extra redis")
 
-from a2a_sync.stores.redispubsub import _dump
+from a2a_sync.stores import redispubsub
+from a2a_sync.stores.redispubsub import RedisPubSub, _dump
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +28,6 @@ def redis_server(tmp_path_factory):
 
 
 def signing(server, key="a key of these tests"):
-    from a2a_sync.stores import RedisPubSub
-
     return RedisPubSub(server.url, key=key)
 
 
@@ -77,6 +76,15 @@ def test_a_batch_reaches_the_processes_that_follow_its_task_with_its_entries(red
         got.wait_for(lambda: len(got.batches) > before)
         assert got.batches[-1] == ("t", None)
         assert not sender.of("t")
+
+
+def test_a_task_that_is_written_to_soon_is_subscribed_to_at_once(redis_server, monkeypatch):
+    monkeypatch.setattr(redispubsub, "_TICK", 2 * TIMEOUT)
+    with closing(RedisPubSub(redis_server.url)) as pubsub:
+        got = Received(pubsub)
+        for task_id in ("t", "u"):
+            pubsub.subscribe(task_id, soon=True)
+            got.wait_for(lambda task_id=task_id: (task_id, None) in got.batches)
 
 
 def test_a_restart_of_redis_is_a_gap_and_messages_arrive_again(redis_server):

@@ -511,7 +511,7 @@ def test_credentials_of_a_request_are_not_stored(path, make_store):
     store = make_store()
     store.start_run(MINE, request, [sent], create=True)
     kept = replace(configuration, task_push_notification_config=None)
-    assert store.request(MINE, "t") == replace(request, configuration=kept)
+    assert store.request(MINE, "t").request == replace(request, configuration=kept)
     store.close()
     assert b"s3cret" not in path.read_bytes()
 

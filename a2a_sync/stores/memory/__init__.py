@@ -23,6 +23,7 @@ from a2a_sync.stores.base import (
     UNBOUNDED,
     AlreadySent,
     Expiry,
+    HeldRequest,
     LargeResult,
     LogPage,
     Owner,
@@ -317,9 +318,11 @@ class MemoryStore:
         heads = [record.head for task_id in task_ids if (record := self._tasks.get(task_id)) is not None]
         return {head.id: TaskVersion(head.version, head.running) for head in heads}
 
-    def request(self, owner: Owner, task_id: str) -> RunRequest | None:
+    def request(self, owner: Owner, task_id: str) -> HeldRequest | None:
         """See `TaskStore.request`."""
-        return self._find(owner, task_id).request
+        record = self._find(owner, task_id)
+        request = record.request
+        return None if request is None else HeldRequest(request, record.head.status.state)
 
     def load(
         self,

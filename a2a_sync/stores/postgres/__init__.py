@@ -27,6 +27,7 @@ from a2a_sync.stores.base import (
     AlreadySent,
     Cursor,
     Expiry,
+    HeldRequest,
     LogPage,
     Owner,
     RunToken,
@@ -92,7 +93,8 @@ class PostgresStore:
         retry_timeout: the same for what a run appends, so that runs survive a restart of the database.
         max_tasks: above this number, tasks of the owner with the most tasks are evicted: first the one that ended first, then
             the one that has waited longest for its client. Counted at each creation; None: no bound.
-        exact_totals: False: ListTasks counts no further than to 10,000, and needs less time for owners with many tasks.
+        exact_totals: False: ListTasks with a filter counts no further than to 10,000, and needs less time for owners with many
+            tasks. Without a filter it reads a counter.
         create_tables: create and upgrade the tables at the first call; False: `a2a-sync migrate` does.
 
     Raises:
@@ -413,13 +415,13 @@ class PostgresStore:
         found = self._read(self._sql.versions, (list(task_ids),))
         return {task_id: TaskVersion(version, running) for task_id, version, running in found}
 
-    def request(self, owner: Owner, task_id: str) -> RunRequest | None:
+    def request(self, owner: Owner, task_id: str) -> HeldRequest | None:
         """See `TaskStore.request`."""
         found = self._read(self._sql.request, (task_id, scope_of(owner)))
         if not found:
             raise not_found(task_id)
-        running, body, message = found[0]
-        return rows.load_request(body, message) if running and body is not None else None
+        running, state, body, message = found[0]
+        return HeldRequest(rows.load_request(body, message), TaskState(state)) if running and body is not None else None
 
     def load(
         self,
@@ -486,14 +488,14 @@ class PostgresStore:
     def _page(self, connection: Connection, owner: Owner, wanted: TaskQuery) -> tuple[int, Sequence[Reading], bool]:
         """The number of tasks that match, those of the page, and whether more follow."""
         where, values = _filter(owner, wanted)
-        count = f"SELECT 1 FROM {self._sql.prefix}tasks WHERE {where}"
-        total = f"SELECT count(*) AS n FROM ({count}{'' if self._exact_totals else f' LIMIT {_COUNTED + 1}'}) AS found"
+        total = self._total(where) if len(values) > 1 else self._sql.count_owned
         if wanted.after is not None:
             where += " AND (status_ms, id) < (%(after_ms)s, %(after_id)s)"
             values |= {"after_ms": wanted.after.time_ms, "after_id": wanted.after.id}
         bodies = wanted.artifacts or wanted.history != 0
         most = min((m for m in (wanted.max_bytes, wanted.refuse_above) if m is not None), default=None)
         values |= {
+            "account": quota_owner(owner.id),
             "size": wanted.size,
             "max_bytes": most,
             "history": wanted.history,
@@ -511,6 +513,11 @@ class PostgresStore:
                 for row, head in zip(page, heads, strict=True)
             ]
         return count_, readings, len(rest) > len(readings)
+
+    def _total(self, where: str) -> str:
+        """A statement that counts what a filter lets pass, as far as it is to be counted."""
+        bound = "" if self._exact_totals else f" LIMIT {_COUNTED + 1}"
+        return f"SELECT count(*) AS n FROM (SELECT 1 FROM {self._sql.prefix}tasks WHERE {where}{bound}) AS found"
 
     def _reading(self, connection: Connection, owner: Owner, wanted: TaskQuery, row: tuple[Any, ...]) -> Reading:
         """A row of a page. Its bodies were left out where the page with the row after it is too large."""

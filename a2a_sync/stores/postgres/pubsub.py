@@ -3,15 +3,19 @@
 A message is a list of task ids. It is sent apart from the writes, on a connection of its own: NOTIFY in a writing transaction
 would make commits wait for one another. Each process listens to one channel, so all receive all messages; the server signals
 every listener, which costs more with every process. Above about thirty processes use Redis.
+
+One connection sends and listens: a process that listened on a second one would be woken by each of its own messages.
 """
 
 from __future__ import annotations
 
 import random
-import secrets
+import selectors
+import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing, suppress
 from typing import Final
 
 import psycopg
@@ -25,20 +29,21 @@ from a2a_sync.telemetry.logs import get_logger
 #: All implementations of pub/sub log as part of the engine.
 logger: Final = get_logger("a2a_sync.engine")
 
-#: Seconds between two messages of a process that writes all the time; the first message after a pause is sent at once.
+#: Seconds for each message of a process that writes all the time, and how many may precede their time after a pause.
 _INTERVAL = 0.005
+_BURST = 8
 #: A payload of NOTIFY has less than 8,000 bytes.
 _MAX_PAYLOAD_BYTES = 7000
 #: Ids that wait to be sent. With more, the others would read the log anyway: they poll.
 _MAX_WAITING = 10_000
-#: Seconds without messages after which the connection is tested.
+#: Seconds after which the connection is tested, unless a message was sent.
 _TEST_INTERVAL = 10.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 
 
 class PostgresPubSub:
-    """A `PubSub` over the channel ``<prefix>hints``. Two daemon threads, ``a2a-hints`` and ``a2a-hints-send``, begin on first use.
+    """A `PubSub` over the channel ``<prefix>hints``. A daemon thread, ``a2a-hints``, begins on first use.
 
     Behind a pooler such as PgBouncer in transaction mode there are no notifications: give the store's app
     ``pubsub="postgresql://…"`` with the address of the server itself.
@@ -54,18 +59,18 @@ class PostgresPubSub:
         renew_in_child(self)
 
     def renew(self) -> None:
-        """In a forked child: threads and connections are the parent's."""
-        self._inherited = getattr(self, "_connections", None)
-        self._connections: list[Connection] = []
-        #: Names this object, so that it ignores its own messages.
-        self._id = secrets.token_hex(6)
+        """In a forked child: the thread and the connection are the parent's."""
+        # Kept, so that the child does not close the connection of its parent.
+        self._inherited = getattr(self, "_connection", None)
+        self._connection: Connection | None = None
         self._lock = threading.Lock()
         self._waiting: dict[str, None] = {}
-        self._wake = threading.Event()
         self._stop = threading.Event()
-        self._listener: threading.Thread | None = None
-        self._sender: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
+        self._waker: _Waker | None = None
         self._listening = False
+        #: When the next message would be sent at even intervals.
+        self._due = 0.0
 
     @property
     def healthy(self) -> bool:
@@ -75,10 +80,13 @@ class PostgresPubSub:
     def start(self, on_message: Callable[[str, TaskBatch | None], None], on_gap: Callable[[], None]) -> None:
         """See `PubSub.start`."""
         self._on_message, self._on_gap = on_message, on_gap
-        if self._listener is None and not self._closed:
+        self._start_thread()
+
+    def _start_thread(self) -> None:
+        if self._thread is None and not self._closed:
             with self._lock:
-                if self._listener is None:
-                    self._listener = start_thread("a2a-hints", self._listen)
+                if self._thread is None:
+                    self._thread = start_thread("a2a-hints", self._work)
 
     def publish(self, batch: TaskBatch) -> None:
         """See `PubSub.publish`. Only the id of the task is sent."""
@@ -87,75 +95,33 @@ class PostgresPubSub:
         with self._lock:
             if len(self._waiting) < _MAX_WAITING:
                 self._waiting[batch.task_id] = None
-            if self._sender is None:
-                self._sender = start_thread("a2a-hints-send", self._send)
-        if not self._wake.is_set():
-            self._wake.set()
+        self._start_thread()
+        self._wake()
 
-    def subscribe(self, task_id: str) -> None:
+    def _wake(self) -> None:
+        # A thread without one looks for what is waiting when it has connected.
+        if (waker := self._waker) is not None:
+            waker.wake()
+
+    def subscribe(self, task_id: str, *, soon: bool = False) -> None:
         """Does nothing: every process receives all messages."""
 
     def unsubscribe(self, task_id: str) -> None:
         """Does nothing, see `subscribe`."""
 
     def close(self) -> None:
-        """See `PubSub.close`. The threads end within a second."""
+        """See `PubSub.close`. The thread ends at once, or when the server has answered it."""
         self._closed = True
         self._stop.set()
-        self._wake.set()
+        self._wake()
 
-    # -- sending --
+    # -- the thread --
 
-    def _send(self) -> None:
-        connection: Connection | None = None
-        try:
-            while True:
-                self._wake.wait()
-                self._wake.clear()
-                if self._closed:
-                    return
-                connection = self._send_waiting(connection)
-                self._stop.wait(_INTERVAL)
-        finally:
-            _close(connection)
-
-    def _send_waiting(self, connection: Connection | None) -> Connection | None:
-        with self._lock:
-            ids, self._waiting = list(self._waiting), {}
-        try:
-            if connection is None:
-                connection = self._connect()
-                # A message needs no disk; it is lost with the server, as its listeners are.
-                query(connection, "SET synchronous_commit = off")
-            query(
-                connection,
-                "SELECT pg_notify(%s, part) FROM unnest(%s::text[]) AS part",
-                (self._channel, self._parts(ids)),
-            )
-        except psycopg.Error as error:
-            # The others poll; whether anything arrives shows the listener.
-            logger.debug("a message to other processes was lost: %s", described(error))
-            _close(connection)
-            self._stop.wait(random.uniform(0.5, 1.0) * _FIRST_PAUSE)
-            return None
-        return connection
-
-    def _parts(self, ids: list[str]) -> list[str]:
-        parts, part = [], self._id
-        for task_id in ids:
-            if len((part + task_id).encode()) > _MAX_PAYLOAD_BYTES:
-                parts.append(part)
-                part = self._id
-            part += f"\n{task_id}"
-        return [*parts, part]
-
-    # -- receiving --
-
-    def _listen(self) -> None:
+    def _work(self) -> None:
         pause, reported = _FIRST_PAUSE, False
         while not self._closed:
             try:
-                self._receive_until_lost()
+                self._work_until_lost()
             except psycopg.Error as error:
                 if not reported and not self._closed:
                     logger.warning("no messages between processes (%s); the store is polled", described(error))
@@ -167,46 +133,105 @@ class PostgresPubSub:
             self._stop.wait(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    def _receive_until_lost(self) -> None:
-        connection = self._connect()
+    def _work_until_lost(self) -> None:
+        self._connection = connection = self._database.connect()
         try:
             if query(connection, "SELECT pg_backend_pid()")[0][0] != connection.info.backend_pid:
                 raise psycopg.OperationalError(
                     'a connection pooler drops notifications; name the server itself with pubsub="postgresql://…"'
                 )
+            # A message needs no disk; it is lost with the server, as its listeners are.
+            query(connection, "SET synchronous_commit = off")
             query(connection, f'LISTEN "{self._channel}"')
             self._listening = True
             self._on_gap()
-            tested = time.monotonic()
-            while not self._closed:
-                for notification in connection.notifies(timeout=1.0):
-                    self._deliver(notification.payload)
-                if time.monotonic() - tested > _TEST_INTERVAL:
-                    query(connection, "SELECT 1")
-                    tested = time.monotonic()
+            with closing(_Waker()) as waker, selectors.DefaultSelector() as selector:
+                selector.register(connection, selectors.EVENT_READ)
+                selector.register(waker, selectors.EVENT_READ)
+                self._waker = waker
+                tested = time.monotonic()
+                while not self._closed:
+                    if self._round(connection, selector, waker, tested + _TEST_INTERVAL):
+                        tested = time.monotonic()
         finally:
-            _close(connection)
+            connection.close()
+
+    def _round(self, connection: Connection, selector: selectors.BaseSelector, waker: _Waker, test: float) -> bool:
+        """Wait until there is something to send or to receive, or until `test`, and do it; whether the server has answered."""
+        now = time.monotonic()
+        may_send = max(now, self._due - _BURST * _INTERVAL)
+        for key, _ in selector.select(max(0.0, min(test, may_send if self._waiting else test) - now)):
+            if key.fileobj is waker:
+                waker.drain()
+        now = time.monotonic()
+        asked = bool(self._waiting) and now >= may_send
+        if asked or not self._waiting:
+            # Before the ids are taken. Until then, what is published needs to wake nothing.
+            waker.arm()
+        if asked:
+            self._send_waiting(connection)
+            self._due = max(self._due, now) + _INTERVAL
+        elif asked := now >= test:
+            query(connection, "SELECT 1")
+        for notification in connection.notifies(timeout=0):
+            if notification.pid != connection.info.backend_pid:
+                self._deliver(notification.payload)
+        return asked
+
+    def _send_waiting(self, connection: Connection) -> None:
+        with self._lock:
+            ids, self._waiting = list(self._waiting), {}
+        statement = "SELECT pg_notify(%s, part) FROM unnest(%s::text[]) AS part"
+        query(connection, statement, (self._channel, _parts(ids)))
 
     def _deliver(self, payload: str) -> None:
-        sender, *ids = payload.split("\n")
-        if sender == self._id:
-            return
-        for task_id in ids:
+        for task_id in payload.split("\n"):
             try:
                 self._on_message(task_id, None)
             except Exception:
                 logger.exception("a message of another process could not be handled")
 
-    def _connect(self) -> Connection:
-        connection = self._database.connect()
-        # Kept, so that a forked child does not close the connection of its parent.
-        self._connections = [one for one in self._connections if not one.closed] + [connection]
-        return connection
+
+class _Waker:
+    """Wakes a thread that waits with a selector."""
+
+    def __init__(self) -> None:
+        self._receiver, self._sender = socket.socketpair()
+        self._sent = False
+
+    def fileno(self) -> int:
+        return self._receiver.fileno()
+
+    def wake(self) -> None:
+        """Make the receiver readable. Does not block."""
+        if not self._sent:
+            self._sent = True
+            with suppress(OSError):
+                self._sender.send(b"\0")
+
+    def drain(self) -> None:
+        """The receiver is readable no more, and `wake` does nothing until `arm` was called."""
+        self._receiver.recv(64)
+
+    def arm(self) -> None:
+        """Wake the thread again from now on."""
+        self._sent = False
+
+    def close(self) -> None:
+        self._receiver.close()
+        self._sender.close()
 
 
-def _close(connection: Connection | None) -> None:
-    if connection is not None:
-        connection.close()
+def _parts(ids: list[str]) -> list[str]:
+    """Payloads that name the tasks."""
+    parts, part = [], ids[0]
+    for task_id in ids[1:]:
+        if len(part.encode()) + 1 + len(task_id.encode()) > _MAX_PAYLOAD_BYTES:
+            parts.append(part)
+            part = task_id
+        else:
+            part += f"\n{task_id}"
+    return [*parts, part]
 
 
 def _ignore(task_id: str, batch: TaskBatch | None) -> None:

@@ -6,8 +6,8 @@
   tasks may be compacted; ``hooked`` ones may have webhooks. No index names ``version``, ``bytes`` or ``artifacts``: appends of
   chunks change no index of this table.
 - ``entries``: the logs. Number 0 is the request of the newest run.
-- ``accounts``: the tasks and bytes of each owner, which triggers count. Each account has `SLOTS` rows, so that the runs of one
-  owner do not wait for one another; the slot depends on the context, so one transaction changes one row.
+- ``accounts``: the tasks and bytes of each owner, which triggers count. Each scope of an account has `SLOTS` rows, so that the
+  runs of one owner do not wait for one another; the slot depends on the context, so one transaction changes one row.
 - ``snapshots``, ``sends``, ``webhooks``, ``states``: as in `a2a_sync.stores.sqlite.schema`. A webhook is ``behind`` while there
   are entries to deliver.
 - ``workers``: the leases of the processes, by the clock of the server in seconds since 1970: see
@@ -28,10 +28,10 @@ from a2a_sync.stores.base import COMPACT_FROM, Owner
 from a2a_sync.stores.rows import ARTIFACT, COUNT_AFTER, HEAD, MESSAGE, REQUEST, STATUS
 
 #: Incremented with every change to the tables, together with a step in `_STEPS`.
-VERSION = 2
+VERSION = 3
 #: The oldest schema version whose releases can use the tables of `VERSION`.
 READABLE_FROM = 2
-#: Rows for each account.
+#: Rows for each scope of an account.
 SLOTS = 8
 #: The key of the advisory lock that migrations hold: "a2a" and the number of the lock.
 MIGRATION_LOCK = 0x61326101
@@ -210,6 +210,54 @@ _STEPS: dict[int, tuple[str, ...]] = {
         "CREATE INDEX {p}workers_until ON {p}workers (until)",
         "CREATE INDEX {p}workers_ahead ON {p}workers ((until - 2 * lease))",
     ),
+    # Accounts also count for each scope, so that a list of tasks knows its total.
+    3: (
+        "LOCK TABLE {p}tasks, {p}states, {p}accounts IN SHARE ROW EXCLUSIVE MODE",
+        "DELETE FROM {p}accounts",
+        "ALTER TABLE {p}accounts ADD COLUMN scope bytea NOT NULL",
+        "ALTER TABLE {p}accounts DROP CONSTRAINT {p}accounts_pkey, ADD PRIMARY KEY (name, scope, slot)",
+        f"""
+        INSERT INTO {{p}}accounts (name, scope, slot, tasks, bytes)
+        SELECT account, scope, hashtext(context) & {SLOTS - 1}, sum(n), sum(size) FROM (
+            SELECT account, scope, context, 1 AS n, counted AS size FROM {{p}}tasks
+            UNION ALL SELECT account, scope, context, 0, length(body) FROM {{p}}states
+        ) AS counted GROUP BY 1, 2, 3
+        """,
+        "DROP FUNCTION {p}count(text, text, bigint, bigint)",
+        f"""
+        CREATE FUNCTION {{p}}count(owner text, scope bytea, context text, n bigint, size bigint) RETURNS void LANGUAGE sql AS $$
+            INSERT INTO {{p}}accounts AS account (name, scope, slot, tasks, bytes)
+            VALUES (owner, scope, hashtext(context) & {SLOTS - 1}, n, size) ON CONFLICT (name, scope, slot)
+            DO UPDATE SET tasks = account.tasks + excluded.tasks, bytes = account.bytes + excluded.bytes
+        $$
+        """,
+        """
+        CREATE OR REPLACE FUNCTION {p}count_task() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF TG_OP = 'INSERT' THEN
+                PERFORM {p}count(NEW.account, NEW.scope, NEW.context, 1, NEW.counted);
+            ELSIF TG_OP = 'DELETE' THEN
+                PERFORM {p}count(OLD.account, OLD.scope, OLD.context, -1, -OLD.counted);
+            ELSE
+                PERFORM {p}count(NEW.account, NEW.scope, NEW.context, 0, NEW.counted - OLD.counted);
+            END IF;
+            RETURN NULL;
+        END $$
+        """,
+        """
+        CREATE OR REPLACE FUNCTION {p}count_state() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF TG_OP = 'INSERT' THEN
+                PERFORM {p}count(NEW.account, NEW.scope, NEW.context, 0, length(NEW.body));
+            ELSIF TG_OP = 'DELETE' THEN
+                PERFORM {p}count(OLD.account, OLD.scope, OLD.context, 0, -length(OLD.body));
+            ELSE
+                PERFORM {p}count(NEW.account, NEW.scope, NEW.context, 0, length(NEW.body) - length(OLD.body));
+            END IF;
+            RETURN NULL;
+        END $$
+        """,
+    ),
 }
 
 
@@ -343,7 +391,7 @@ class Statements:
         " ORDER BY number DESC LIMIT 1"
     )
     request = (
-        "SELECT task.token IS NOT NULL, request.body, asked.body FROM {p}tasks AS task"
+        "SELECT task.token IS NOT NULL, task.state, request.body, asked.body FROM {p}tasks AS task"
         " LEFT JOIN {p}entries AS request ON request.task = task.key AND request.number = 0"
         " LEFT JOIN {p}entries AS asked ON asked.task = task.key AND asked.number = task.asked AND task.asked > 0"
         " WHERE task.id = %s AND task.scope = %s"
@@ -414,6 +462,9 @@ class Statements:
         " SELECT 1"
     )
     account = "SELECT coalesce(sum(tasks), 0)::bigint, coalesce(sum(bytes), 0)::bigint FROM {p}accounts WHERE name = %s"
+    count_owned = (
+        "SELECT coalesce(sum(tasks), 0)::bigint AS n FROM {p}accounts WHERE name = %(account)s AND scope = %(scope)b"
+    )
     largest_accounts = (
         "SELECT name FROM {p}accounts GROUP BY name HAVING sum(tasks) > 0"
         " ORDER BY sum(tasks) DESC, min(since) LIMIT 100"

@@ -24,6 +24,7 @@ from a2a_sync.stores.base import (
     AlreadySent,
     Cursor,
     Expiry,
+    HeldRequest,
     LargeResult,
     LogPage,
     Owner,
@@ -300,16 +301,17 @@ class SQLiteStore:
 
         return {task_id: TaskVersion(version, bool(held)) for task_id, version, held in self._database.read(work)}
 
-    def request(self, owner: Owner, task_id: str) -> RunRequest | None:
+    def request(self, owner: Owner, task_id: str) -> HeldRequest | None:
         """See `TaskStore.request`."""
 
-        def work(connection: sqlite3.Connection) -> RunRequest | None:
+        def work(connection: sqlite3.Connection) -> HeldRequest | None:
             row = _owned(self._row(connection, task_id), owner, task_id)
             if row.token is None:
                 return None
             body = self._body(connection, row.key, 0)
             number = rows.request_entry(body)
-            return rows.load_request(body, None if number is None else self._body(connection, row.key, number))
+            message = None if number is None else self._body(connection, row.key, number)
+            return HeldRequest(rows.load_request(body, message), TaskState(row.state))
 
         return self._database.read(work)
 

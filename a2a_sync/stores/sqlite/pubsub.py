@@ -138,7 +138,7 @@ class UnixSocketPubSub:
         for other in self._other_sockets():
             self._send(message, other)
 
-    def subscribe(self, task_id: str) -> None:
+    def subscribe(self, task_id: str, *, soon: bool = False) -> None:
         """Does nothing: every process receives all messages."""
 
     def unsubscribe(self, task_id: str) -> None:

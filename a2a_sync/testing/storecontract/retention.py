@@ -197,7 +197,7 @@ class Retention:
             assert compacted == store.head(MINE, task_id).version
             run = resume(store, task_id, text=f"turn {turn}")
             assert [entry.number for entry in run.entries] == [compacted + 1, compacted + 2]
-            assert store.request(MINE, task_id).message.text == f"turn {turn}"
+            assert store.request(MINE, task_id).request.message.text == f"turn {turn}"
             more = [chunk(task_id, f"{turn}/{n} ", append=True) for n in range(COMPACT_FROM)]
             store.append(run.token, more)
             # Read twice during the run: the second read uses the snapshot that the first one stored.

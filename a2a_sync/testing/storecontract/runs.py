@@ -170,16 +170,16 @@ class Runs:
     def test_the_request_of_a_run_can_be_read_during_the_run(self, store: Any) -> None:
         events = [REQUEST.message, status("t", TaskState.SUBMITTED)]
         first = store.start_run(MINE, REQUEST, events, create=True)
-        assert store.request(MINE, "t") == REQUEST
+        assert store.request(MINE, "t") == (REQUEST, TaskState.SUBMITTED)
         store.append(first.token, [], end=True)
         assert store.request(MINE, "t") is None
         again = resume(store, "t", text="second")
-        assert store.request(MINE, "t").message == again.entries[0].event
+        assert store.request(MINE, "t").request.message == again.entries[0].event
 
     def test_a_request_whose_message_is_not_logged_is_stored_with_its_message(self, store: Any) -> None:
         request = RunRequest(message=message("t", "not logged"))
         store.start_run(MINE, request, [status("t", TaskState.WORKING)], create=True)
-        assert store.request(MINE, "t") == request
+        assert store.request(MINE, "t") == (request, TaskState.WORKING)
         assert store.load(MINE, "t").task.history == ()
 
     def test_a_task_without_a_status_is_unspecified(self, store: Any) -> None:
@@ -260,7 +260,7 @@ class Runs:
 
     def test_a_key_is_not_part_of_the_stored_request(self, store: Any) -> None:
         run = send(store, "k")
-        assert store.request(MINE, run.head.id).key is None
+        assert store.request(MINE, run.head.id).request.key is None
 
     def test_a_key_is_removed_with_its_task(self, make_store: Callable[..., Any]) -> None:
         store = make_store(max_tasks=2)
