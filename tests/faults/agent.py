@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from a2a_sync import A2AApp, Agent, InputRequired, Limits, Message, RequestContext
-from a2a_sync.stores.sqlite import SQLiteStore
+from a2a_sync.stores import PostgresStore, SQLiteStore
 
 
 class FaultAgent(Agent):
@@ -51,17 +51,22 @@ class FaultAgent(Agent):
 _BEAT = float(os.environ.get("FAULT_BEAT", "0.5"))
 
 
-def make_app(runs: str = "", *, store: Any = None, **limits: Any) -> A2AApp:
+def make_app(runs: str = "", *, store: Any = None, job_queue: Any = None, **limits: Any) -> A2AApp:
     return A2AApp(
         FaultAgent(runs),
         store=store,
+        job_queue=job_queue,
         limits=Limits(**{"disconnect_check_interval": 0.1, "worker_heartbeat_interval": _BEAT, **limits}),
     )
 
 
 def _store() -> Any:
     address, most = os.environ.get("FAULT_STORE"), os.environ.get("FAULT_TASKS")
-    return SQLiteStore(address.removeprefix("sqlite:///"), max_tasks=int(most)) if address and most else address
+    if not (address and most):
+        return address
+    if address.startswith("sqlite:"):
+        return SQLiteStore(address.removeprefix("sqlite:///"), max_tasks=int(most))
+    return PostgresStore(address, max_tasks=int(most))
 
 
 app = make_app(os.environ.get("FAULT_RUNS", ""), store=_store())

@@ -56,13 +56,13 @@ def fill(served: Served, tasks: int, *, senders: int = 4) -> None:
         sender.result(600)
 
 
-def check(path: Path | None, tasks: int, limit: int) -> list[Figures]:
-    """Create `tasks` tasks with a limit of `limit` stored ones, at `path` or in memory.
+def check(path: Path | None, tasks: int, limit: int, store: Any = None) -> list[Figures]:
+    """Create `tasks` tasks with a limit of `limit` stored ones, at `path`, in memory, or in `store`, which has this limit.
 
     Returns:
         The figures early and at the end, which must not differ.
     """
-    store = MemoryStore(max_tasks=limit) if path is None else SQLiteStore(path, max_tasks=limit)
+    store = store or (MemoryStore(max_tasks=limit) if path is None else SQLiteStore(path, max_tasks=limit))
     served = Served(answer, store=store)
     file = path or Path("/nonexistent")
     # With more senders than later, so that the pool of threads has its size.

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from a2a_sync import A2AApp, Agent, Limits, Message, RequestContext, SQLiteStore
-from a2a_sync.lifecycle import Entry, LogEvent
-from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import Owner, RunToken, StartedRun
+from a2a_sync import A2AApp, Agent, Limits, Message, RequestContext
+from a2a_sync.lifecycle import LogEvent
+from a2a_sync.stores import open_store
+from a2a_sync.stores.base import Owner, RunToken
 
 
 class Moment(NamedTuple):
@@ -32,26 +33,22 @@ class Moment(NamedTuple):
         draft.rename(plan)
 
 
-class DyingStore(SQLiteStore):
-    """An SQLite store that kills its process at the scheduled point."""
+class Killer:
+    """Kills the process at the scheduled point of the calls of `store`."""
 
-    def __init__(self, path: str, plan: Path) -> None:
-        super().__init__(path)
+    def __init__(self, store: Any, plan: Path) -> None:
         self._plan = plan
         # Without the queue each number is one append, so that its kill is exact.
-        self.queues_chunks = os.environ.get("DYING_QUEUES", "") == "1"
-        leave = self.workers.leave
-        self.workers.leave = lambda: self._around("leave", leave)  # type: ignore[method-assign]
+        store.queues_chunks = os.environ.get("DYING_QUEUES", "") == "1"
+        leave, start_run, append = store.workers.leave, store.start_run, store.append
 
-    def start_run(self, scope: Owner, request: RunRequest, events: Sequence[LogEvent], **options: Any) -> StartedRun:
-        return self._around("start_run", lambda: SQLiteStore.start_run(self, scope, request, events, **options))
+        def appending(token: RunToken, events: Sequence[LogEvent], *, end: bool = False, **options: Any) -> Any:
+            number = store.head(Owner(), token.task_id).version + 1
+            return self._around("end" if end else "append", partial(append, token, events, end=end, **options), number)
 
-    def append(
-        self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, **options: Any
-    ) -> tuple[Entry, ...]:
-        number = self.head(Owner(), token.task_id).version + 1
-        call = "end" if end else "append"
-        return self._around(call, lambda: SQLiteStore.append(self, token, events, end=end, **options), number)
+        store.workers.leave = lambda: self._around("leave", leave)
+        store.start_run = lambda *given, **options: self._around("start_run", partial(start_run, *given, **options))
+        store.append = appending
 
     def _around(self, call: str, work: Callable[[], Any], number: int = 0) -> Any:
         self._die(call, "before", number)
@@ -88,8 +85,10 @@ class RetryingCounter(Counter):
 
 
 def make_app(agent: Agent) -> A2AApp:
-    store = DyingStore(os.environ["DYING_STORE"], Path(os.environ["DYING_PLAN"]))
-    return A2AApp(agent, store=store, limits=Limits(disconnect_check_interval=0.1, worker_heartbeat_interval=0.2))
+    store = open_store(os.environ["DYING_STORE"])
+    Killer(store, Path(os.environ["DYING_PLAN"]))
+    beat = float(os.environ.get("DYING_BEAT", "0.2"))
+    return A2AApp(agent, store=store, limits=Limits(disconnect_check_interval=0.1, worker_heartbeat_interval=beat))
 
 
 def app() -> A2AApp:

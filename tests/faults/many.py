@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from a2a_sync import A2AApp, Agent, Limits, Message, RequestContext
 
 agent = Agent("many", description="Waits for a cancel")
@@ -13,4 +15,8 @@ def wait(message: Message, context: RequestContext) -> None:
     context.sleep(600)
 
 
-app = A2AApp(agent, limits=Limits(max_open_streams=6000))
+app = A2AApp(
+    agent,
+    store=os.environ.get("MANY_STORE"),
+    limits=Limits(max_open_streams=int(os.environ.get("MANY_STREAMS", "6000"))),
+)

@@ -1,4 +1,4 @@
-"""A process that writes to tasks and follows them, controlled step by step: ``python -m tests.faults.node PATH``.
+"""A process that writes to tasks and follows them, controlled step by step: ``python -m tests.faults.node STORE``.
 
 It reads calls of `Node` from standard input, ``["method", arguments…]`` per line, and writes one line for each result.
 Processes see each other's changes only through the store, and through `hint` where the test sends one.
@@ -17,8 +17,8 @@ from typing import Any
 from a2a_sync.engine.hub import EventHub, Subscription, TaskEventStream
 from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest
+from a2a_sync.stores import open_store
 from a2a_sync.stores.base import Expiry, Owner, RunToken
-from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -36,8 +36,8 @@ SCOPE = Owner()
 class Node:
     """A store, a hub, run tokens, and followers by their index. Results are JSON values."""
 
-    def __init__(self, path: str) -> None:
-        self._store = SQLiteStore(path)
+    def __init__(self, url: str) -> None:
+        self._store = open_store(url)
         self._hub = EventHub()
         self._tokens: dict[str, RunToken] = {}
         self._held: list[tuple[str, Sequence[Entry], bool]] = []
@@ -130,9 +130,9 @@ class Node:
 class RemoteNode:
     """A `Node` in a subprocess."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, url: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.node", path],
+            [sys.executable, "-m", "tests.faults.node", url],
             cwd=Path(__file__).parents[2],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -156,8 +156,8 @@ class RemoteNode:
         self._process.communicate(timeout=60)
 
 
-def main(path: str) -> None:
-    node = Node(path)
+def main(url: str) -> None:
+    node = Node(url)
     for line in sys.stdin:
         method, *arguments = json.loads(line)
         print(json.dumps(getattr(node, method)(*arguments)), flush=True)

@@ -1,10 +1,9 @@
-"""A state machine over two processes on one SQLite file: followers see every entry once and in order, whatever they miss."""
+"""A state machine over two processes on one store: followers see every entry once and in order, whatever they miss."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,9 +19,10 @@ from hypothesis.stateful import (
 )
 
 from a2a_sync.lifecycle import ends_run
-from a2a_sync.stores.base import COMPACT_FROM
-from a2a_sync.stores.sqlite import SQLiteStore
+from a2a_sync.stores import open_store
+from a2a_sync.stores.base import COMPACT_FROM, TaskStore
 from a2a_sync.types import Message
+from tests.faults.conftest import Place
 from tests.faults.node import SCOPE, Node, RemoteNode
 
 published = st.sampled_from(["now", "late", "never"])
@@ -59,8 +59,9 @@ class TwoProcesses(RuleBasedStateMachine):
     """Runs start and end in either process; hints and published entries are late, out of order, or lost."""
 
     nodes: tuple[Any, Any]
-    store: SQLiteStore
+    store: TaskStore
     names = itertools.count()
+    examples: int
 
     def __init__(self) -> None:
         super().__init__()
@@ -203,20 +204,23 @@ class TwoProcesses(RuleBasedStateMachine):
         return not following.streamed or self.store.head(SCOPE, self.task_id).compacted > number
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[type[TwoProcesses]]:
-    path = str(tmp_path / "tasks.db")
-    remote = RemoteNode(path)
-
-    class Machine(TwoProcesses):
-        nodes = (Node(path), remote)
-        store = SQLiteStore(path)
-
-    yield Machine
-    Machine.store.close()
+def machines(url: str, examples: int = 50) -> Iterator[type[TwoProcesses]]:
+    """For fixtures: the machine over the store at `url`, which is run for so many examples."""
+    remote = RemoteNode(url)
+    machine = type("Machine", (TwoProcesses,), {"nodes": (Node(url), remote), "store": open_store(url)})
+    machine.examples = examples
+    yield machine
+    machine.store.close()
     remote.close()
+
+
+@pytest.fixture
+def machine(place: Place) -> Iterator[type[TwoProcesses]]:
+    yield from machines(place.store)
 
 
 @pytest.mark.live
 def test_followers_in_either_process_receive_the_same_entries_in_order(machine: type[TwoProcesses]) -> None:
-    run_state_machine_as_test(machine, settings=settings(max_examples=50, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=machine.examples, stateful_step_count=40, deadline=None)
+    )

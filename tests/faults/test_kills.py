@@ -5,15 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
 
-from a2a_sync import Client, Retry, SQLiteStore, Task, TaskState
+from a2a_sync import Client, Retry, Task, TaskState
 from a2a_sync.lifecycle import Fold
+from a2a_sync.stores import open_store
 from a2a_sync.stores.base import Owner
 from a2a_sync.types import new_id
 from tests.engine import eventually
+from tests.faults.conftest import Place
 from tests.faults.dying import Moment
 from tests.live import LiveServer, gunicorn
 
@@ -36,21 +37,24 @@ ENDED = {Moment("end", "after")}
 class Site:
     """A store and the schedule of the next kill."""
 
-    def __init__(self, folder: Path) -> None:
-        self.store = folder / "tasks.db"
-        self.plan = folder / "plan"
+    def __init__(self, place: Place) -> None:
+        self.store = place.store
+        self.plan = place.runs.with_name("plan")
+        self._variables = place.variables
 
     @contextmanager
     def server(self, agent: str, workers: int = 2, queues: bool = False) -> Iterator[LiveServer]:
-        environment = {"DYING_STORE": str(self.store), "DYING_PLAN": str(self.plan), "DYING_QUEUES": str(int(queues))}
+        environment = {"DYING_STORE": self.store, "DYING_PLAN": str(self.plan), "DYING_QUEUES": str(int(queues))}
         options = ("-c", "python:a2a_sync.gunicorn")
         target = f"tests.faults.dying:{agent}()"
-        with gunicorn(target, *options, threads=8, workers=workers, environment=environment) as server:
+        with gunicorn(
+            target, *options, threads=8, workers=workers, environment={**environment, **self._variables}
+        ) as server:
             yield server
 
     def check(self, task: Task) -> None:
-        """The log adds up to the task, the task has no run, and the file is intact."""
-        with closing(SQLiteStore(self.store)) as store:
+        """The log adds up to the task, the task has no run, and a file is intact."""
+        with closing(open_store(self.store)) as store:
             page = store.log(Owner(), task.id)
             assert [entry.number for entry in page.entries] == list(range(1, page.version + 1))
             fold = Fold(Task(id=task.id, context_id=task.context_id, status=task.status))
@@ -58,13 +62,15 @@ class Site:
                 fold.apply(entry.event)
             assert fold.task() == store.load(Owner(), task.id).task
             assert not page.running
-        with closing(sqlite3.connect(self.store)) as connection:
-            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        path = self.store.removeprefix("sqlite:///")
+        if path != self.store:
+            with closing(sqlite3.connect(path)) as connection:
+                assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def site(place: Place) -> Site:
+    return Site(place)
 
 
 PATIENT = Retry(max_elapsed=30, initial_backoff=0.02, max_backoff=0.2)

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from a2a_sync import Client, Task, TaskState
+from tests.engine import eventually
 from tests.live import LiveServer, gunicorn
+from tests.soak.watch import children
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -108,6 +110,33 @@ def test_thousands_of_concurrent_streams_end_correctly(
             print(
                 f"opened after {opened:.1f} s, a call beside them {asked * 1000:.0f} ms, all ended after {ended:.1f} s"
             )
+        assert "Traceback" not in server.log
+
+
+def test_ten_thousand_streams_that_are_cut_at_once_leave_room_for_as_many() -> None:
+    count = 10_000
+    allow_files(count + 500)
+    options = (*HOOK[:2], "--worker-connections", str(count + 100), "--worker-class", "gevent")
+    # As many again do not fit in, unless what the first ones held is free.
+    environment = {"MANY_STREAMS": str(count + count // 8)}
+    with (
+        gunicorn("tests.faults.many:app", *options, threads=8, environment=environment) as server,
+        Client(server.url, timeout=60) as client,
+    ):
+        tasks = [client.send("wait", return_immediately=True) for _ in range(TASKS)]
+        ids = [task.id for task in tasks if isinstance(task, Task)]
+        cut = Streams(server, [ids[number % TASKS] for number in range(count)])
+        cut.read(b'"task":', 120)
+        cut.close()
+        (worker,) = children(server.pid)
+        eventually(lambda: len(list(Path(f"/proc/{worker}/fd").iterdir())) < count / 10, "the end of the connections")
+        again = Streams(server, [ids[number % TASKS] for number in range(count // 4)])
+        again.read(b'"task":', 120)
+        for task_id in ids:
+            assert client.cancel_task(task_id).state is TaskState.CANCELED
+        again.read(b"", 120)
+        assert all(received.count(b"TASK_STATE_CANCELED") == 1 for received in again.ends())
+        again.close()
         assert "Traceback" not in server.log
 
 

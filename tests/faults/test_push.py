@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from a2a_sync import Client, SQLiteStore, Task
+from a2a_sync import Client, Task
+from a2a_sync.stores import open_store
 from a2a_sync.stores.base import Owner
 from tests.engine import eventually
+from tests.faults.conftest import Place
 from tests.live import LiveServer, gunicorn
 from tests.push.receiver import Post, Receiver, hanging, receiving, refused, state
 
@@ -22,12 +24,12 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 class Site:
     """A store and the servers that run on it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.store = folder / "tasks.db"
+    def __init__(self, place: Place) -> None:
+        self._place = place
 
     @contextmanager
     def server(self, workers: int = 2) -> Iterator[LiveServer]:
-        environment = {"FAULT_STORE": f"sqlite:///{self.store}"}
+        environment = self._place.environment
         options = ("-c", "python:a2a_sync.gunicorn")
         with gunicorn(
             "tests.faults.pushing:app", *options, threads=8, workers=workers, environment=environment
@@ -36,13 +38,13 @@ class Site:
 
     def numbers(self, task_id: str) -> list[int]:
         """The numbers of the events for a webhook of the task, from its start."""
-        with closing(SQLiteStore(self.store)) as store:
+        with closing(open_store(self._place.store)) as store:
             return [entry.number for entry in store.log(Owner(), task_id).entries if entry.streamed]
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def site(place: Place) -> Site:
+    return Site(place)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from a2a_sync import Client, Retry, Task, TaskState, TransportError
 from a2a_sync.errors import InvalidParamsError
 from a2a_sync.types import StreamResponse, new_id
 from tests.engine import Background, eventually
+from tests.faults.conftest import Place
 from tests.faults.proxy import Cut, Proxy, proxy
 from tests.live import LiveServer, gunicorn
 
@@ -25,27 +25,28 @@ PATIENT = Retry(max_elapsed=40, initial_backoff=0.01, max_backoff=0.2)
 class Site:
     """A store and the servers that run on it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._runs = folder / "runs"
-        self._environment = {"FAULT_STORE": f"sqlite:///{folder / 'tasks.db'}", "FAULT_RUNS": str(self._runs)}
+    def __init__(self, place: Place) -> None:
+        self.place = place
 
     @contextmanager
     def server(self, workers: int = 1) -> Iterator[LiveServer]:
         options = ("-c", "python:a2a_sync.gunicorn")
+        place = self.place
         with gunicorn(
-            "tests.faults.agent:app", *options, threads=8, workers=workers, environment=self._environment
+            place.target, *options, threads=place.threads, workers=workers, environment=place.environment
         ) as server:
             yield server
 
     @property
     def runs(self) -> list[str]:
         """The recorded runs."""
-        return self._runs.read_text().splitlines() if self._runs.exists() else []
+        runs = self.place.runs
+        return runs.read_text().splitlines() if runs.exists() else []
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
+def site(place: Place) -> Site:
+    return Site(place)
 
 
 def events_of(client: Client, text: str, key: str, **options: Any) -> list[StreamResponse]:
@@ -83,7 +84,7 @@ def test_a_cut_stream_is_resumed_at_another_server(site: Site, text: str) -> Non
                 between.target = second.address
                 events = reader.result(60)
     assert events == uncut
-    assert len(events) == (10 if text == "count 7" else 8)
+    assert len(events) == (10 if text == "count 7" else 8) + site.place.queued
     assert site.runs == [text]
     assert states(events)[-1].paused
 
@@ -214,7 +215,7 @@ def test_cut_streams_are_resumed_at_another_worker(site: Site) -> None:
             events = events_of(client, "slowly 10", key)
         with Client(server.url) as direct:
             assert events == events_of(direct, "slowly 10", key)
-        assert len(events) == 13
+        assert len(events) == 13 + site.place.queued
 
     with site.server(workers=3) as server:
         readers = [Background(lambda number=number: read(number)) for number in range(8)]  # type: ignore[misc]

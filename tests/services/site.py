@@ -33,7 +33,18 @@ def asking(**options: Any) -> A2AApp:
     return make_app(**options)
 
 
-AGENTS: dict[str, Callable[..., A2AApp]] = {"reservation": reservation, "scenarios": scenarios, "asking": asking}
+def faults(**options: Any) -> A2AApp:
+    from tests.faults.agent import make_app
+
+    return make_app(os.environ["FAULT_RUNS"], **options)
+
+
+AGENTS: dict[str, Callable[..., A2AApp]] = {
+    "reservation": reservation,
+    "scenarios": scenarios,
+    "asking": asking,
+    "faults": faults,
+}
 
 
 def make_site(environment: Mapping[str, str]) -> tuple[Celery, A2AApp]:

@@ -1,6 +1,6 @@
 """A mixed soak: ``python -m tests.soak --minutes 10``.
 
-Four gunicorn workers over one SQLite file. Clients send, stream, get, subscribe and cancel over random connections, and one
+Four gunicorn workers over one SQLite file, or over the database that ``--store`` names. Clients send, stream, get, subscribe and cancel over random connections, and one
 worker is killed at intervals. An error that a client sees ends the soak with exit code 1; at the end a table shows the
 server's use of resources. ``--hostile`` runs hostile clients instead of that load; see `tests.soak.hostile`.
 """
@@ -31,16 +31,18 @@ def main() -> int:
     parser.add_argument("--kill", type=float, help="seconds between two kills of a worker (default: 60, hostile: 10)")
     parser.add_argument("--hostile", action="store_true", help="run hostile clients and an honest one")
     parser.add_argument("--gevent", action="store_true", help="run gevent workers (with --hostile)")
+    parser.add_argument("--store", help="the URL of a store (default: a new SQLite file)")
     parser.add_argument("--tasks", type=int, default=2000, help="limit of stored tasks (default: 2000)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         if options.hostile:
             return hostile.soak(Path(name), options.minutes * 60, options.kill or 10.0, gevent=options.gevent)
-        return soak(Path(name), options.minutes * 60, options.clients, options.tasks, options.kill or 60.0)
+        store = options.store or f"sqlite:///{name}/tasks.db"
+        return soak(Path(name), store, options.minutes * 60, options.clients, options.tasks, options.kill or 60.0)
 
 
-def soak(folder: Path, seconds: float, clients: int, tasks: int, kill: float) -> int:
-    environment = {"FAULT_STORE": f"sqlite:///{folder / 'tasks.db'}", "FAULT_BEAT": "2", "FAULT_TASKS": str(tasks)}
+def soak(folder: Path, store: str, seconds: float, clients: int, tasks: int, kill: float) -> int:
+    environment = {"FAULT_STORE": store, "FAULT_BEAT": "2", "FAULT_TASKS": str(tasks)}
     hooks = ("-c", "python:a2a_sync.gunicorn")
     with gunicorn(
         "tests.faults.agent:app", *hooks, threads=THREADS, workers=WORKERS, environment=environment
