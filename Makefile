@@ -77,8 +77,10 @@ package: $(VENV)/.stamp-package ## Build wheel and source archive; install, use 
 bench: $(VENV)/.stamp-gevent ## Measure speed beside the official SDK and a bare server (SUITES="send stream" for some)
 	$(BIN)/python -m tests.benchmarks $(SUITES)
 
-bench-services: $(VENV)/.stamp-gevent $(VENV)/.stamp-services ## Measure PostgreSQL, Celery and idle streams, with private servers
-	$(BIN)/python -m tests.benchmarks services $(BENCH_ARGS)
+bench-services: $(VENV)/.stamp-gevent $(VENV)/.stamp-services $(VENV)/.stamp-bench ## Measure PostgreSQL, Celery, idle streams and a million tasks, with private servers
+	@rm -f $(VENV)/services.json
+	$(BIN)/python -m tests.benchmarks services idle_streams many_tasks --json $(VENV)/services.json $(BENCH_ARGS)
+	$(BIN)/python -m tests.benchmarks.plots $(VENV)/services.json docs/explanation/performance/services.svg
 
 bench-page: $(VENV)/.stamp-bench ## Measure curves and flame graphs, and write docs/explanation/performance.md (EFFORT=short)
 	$(BIN)/python -m tests.benchmarks.page --effort $(or $(EFFORT),full)

@@ -12,7 +12,7 @@ from tests.benchmarks.delivery import delivery
 from tests.benchmarks.grpccalls import grpc_binding
 from tests.benchmarks.rows import SUITES as RATIOS
 from tests.benchmarks.rows import Row, million
-from tests.benchmarks.services import services
+from tests.benchmarks.services import idle_streams, many_tasks, services
 from tests.benchmarks.webhooks import webhooks
 
 SUITES = {
@@ -21,9 +21,11 @@ SUITES = {
     webhooks.__name__: webhooks,
     "grpc": grpc_binding,
     services.__name__: services,
+    idle_streams.__name__: idle_streams,
+    many_tasks.__name__: many_tasks,
 }
 #: Suites that run only where they are named: they take long, or need more than Python packages.
-_NAMED = {million.__name__, services.__name__}
+_NAMED = {suite.__name__ for suite in (million, services, idle_streams, many_tasks)}
 
 
 def main() -> int:

@@ -1,7 +1,13 @@
-"""Plots of the curves as SVG files, made with matplotlib (extra ``bench``)."""
+"""Plots of the curves as SVG files, made with matplotlib (extra ``bench``).
+
+``python -m tests.benchmarks.plots ROWS.json FILE.svg`` draws the rows that `tests.benchmarks` has written with ``--json``.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +48,18 @@ def draw(results: dict[str, Any], folder: Path) -> None:
     )
 
 
-def draw_services(times: dict[str, float], path: Path) -> None:
-    """Write a plot of the milliseconds that an event takes to a client of another process, by store."""
+def draw_services(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write a plot of rows of the benchmark, in parts of their "must": what is left of the line meets it."""
     pyplot.rcParams.update({"svg.hashsalt": "a2a_sync", "font.size": 9, "axes.spines.top": False})
-    figure, axes = pyplot.subplots(figsize=(8, 1.8), layout="constrained")
-    bars = axes.barh(
-        list(times), list(times.values()), color=[_STYLES["a2a_sync, SQLite"][0]] * 2 + [_STYLES["a2a-sdk"][0]]
-    )
-    axes.bar_label(bars, [f"{value:,.3g} ms" for value in times.values()], padding=4)
-    axes.set(xscale="log", xlabel="event in another process, ms (median)", xlim=(1, 4 * max(times.values())))
+    bounded = [row for row in rows if row["must"]]
+    parts = [row["must"] / row["ratio"] if row["least"] else row["ratio"] / row["must"] for row in bounded]
+    figure, axes = pyplot.subplots(figsize=(8, 0.45 * len(bounded) + 0.6), layout="constrained")
+    colors = [_STYLES["a2a_sync, SQLite" if part <= 1 else "a2a-sdk"][0] for part in parts]
+    axes.barh(range(len(bounded)), [max(part, 0.01) for part in parts], height=0.3, color=colors)
+    for place, row in enumerate(bounded):
+        axes.text(0.0105, place - 0.25, f"{row['name']}: {row['shown'].partition(';')[0]}")
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set(xscale="log", xlabel="measured, in parts of what is to be", xlim=(0.01, 3), yticks=[])
     axes.invert_yaxis()
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
@@ -74,3 +83,7 @@ def _curve(path: Path, series: dict[str, Any], x: str, y: str, scale: str = "log
     figure.legend(loc="outside right upper", frameon=False)
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    draw_services([json.loads(line) for line in Path(sys.argv[1]).read_text().splitlines()], Path(sys.argv[2]))
