@@ -113,7 +113,7 @@ def test_thousands_of_concurrent_streams_end_correctly(
         assert "Traceback" not in server.log
 
 
-def test_ten_thousand_streams_that_are_cut_at_once_leave_room_for_as_many() -> None:
+def test_ten_thousand_streams_that_are_cut_at_once_leave_space_for_others() -> None:
     count = 10_000
     allow_files(count + 500)
     options = (*HOOK[:2], "--worker-connections", str(count + 100), "--worker-class", "gevent")
