@@ -32,6 +32,10 @@ _BOM = "\ufeff"
 _NOT_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
 _STEP = {ord("["): 1, ord("]"): -1}
+#: From this many characters on a text is long.
+LONG_TEXT = 64 * 1024
+#: What JSON does not allow in a string as it is.
+_ESCAPED = ('"', "\\", *map(chr, range(32)))
 #: More levels than most texts have.
 _SHALLOW = 16
 
@@ -62,14 +66,14 @@ def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
     return value
 
 
-def dumps(value: Any, *, max_depth: int = MAX_ANSWER_DEPTH) -> bytes:
-    """`value` as compact UTF-8.
+def dumps(value: Any, *, max_depth: int = MAX_ANSWER_DEPTH, long_texts: bool = False) -> bytes:
+    """`value` as compact UTF-8. `long_texts`: it holds some of `LONG_TEXT` characters or more, which are written faster then.
 
     Raises:
         ValueError: it cannot be written as JSON (NaN, a datetime, a lone surrogate, a cycle), or is nested too deeply.
     """
     try:
-        text = "".join(_encode(value, 0))
+        text = "".join(_encode(value, 0) if not long_texts else _make_encode(_Strings())(value, 0))
         encoded = text.encode()
     except RecursionError:
         raise ValueError("not JSON: nested too deep") from None
@@ -192,17 +196,35 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 
 
-def _make_encode() -> Callable[[Any, int], Iterable[str]]:
+def _make_encode(strings: Callable[[str], str] = json.encoder.encode_basestring) -> Callable[[Any, int], Iterable[str]]:
     """The function of C that `JSONEncoder.encode` makes again for each value, which takes as long as a small value itself."""
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return lambda value, level: _ENCODER.iterencode(value)
-    strings = json.encoder.encode_basestring
     # In the order of the encoder's attributes; without a check for cycles it has no state, so threads share it.
     encode: Callable[[Any, int], Iterable[str]] = make(
         None, _ENCODER.default, strings, None, ":", ",", False, False, False
     )
     return encode
+
+
+class _Strings:
+    """Writes the strings of one value: a long one once, however often it occurs, as an answer is in an artifact and in the history.
+
+    The encoder of C looks at each character of a string twice. A function of Python takes longer for each short string.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[int, str] = {}
+
+    def __call__(self, text: str) -> str:
+        if len(text) < LONG_TEXT:
+            return json.encoder.encode_basestring(text)
+        written = self._written.get(id(text))
+        if written is None:
+            plain = not any(map(text.__contains__, _ESCAPED))
+            written = self._written[id(text)] = f'"{text}"' if plain else json.encoder.encode_basestring(text)
+        return written
 
 
 _encode = _make_encode()

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from a2a_sync import jsontext
@@ -146,6 +146,22 @@ def test_no_bytes_raise_anything_but_a_parse_error(body):
     except JSONParseError:
         return
     assert loads(dumps(value)) == value
+
+
+LONG_VALUES = st.text(min_size=1, max_size=4).map(lambda text: text * (jsontext.LONG_TEXT // len(text) + 1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(LONG_VALUES, VALUES)
+def test_long_texts_are_written_as_all_others(text, value):
+    several = {"a": text, "b": [text, value], "c": text + "\n", text: 1}
+    assert dumps(several, long_texts=True) == dumps(several)
+
+
+@pytest.mark.parametrize("character", [*map(chr, range(32)), '"', "\\", "\x7f", "é"])
+def test_a_long_text_with_one_special_character_is_escaped(character):
+    text = "x" * jsontext.LONG_TEXT + character
+    assert dumps([text, text], long_texts=True) == dumps([text, text])
 
 
 def test_output_is_compact_utf_8_on_one_line():

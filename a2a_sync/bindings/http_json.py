@@ -17,6 +17,7 @@ from a2a_sync import errors as e
 from a2a_sync import operations as o
 from a2a_sync.bindings.routes import TENANT, RouteMatch, write_path
 from a2a_sync.codec import Codec, DecodeError
+from a2a_sync.codec.base import has_long_texts
 from a2a_sync.codec.records import camel
 from a2a_sync.jsontext import MAX_ANSWER_DEPTH, dumps, loads
 
@@ -106,7 +107,7 @@ def write_result(result: Any) -> bytes:
     Raises:
         ValueError: it cannot be written as JSON.
     """
-    return dumps(result)
+    return dumps(result, long_texts=has_long_texts(result))
 
 
 def write_error(error: e.AgentError, codec: Codec) -> bytes:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from a2a_sync.codec import Codec, DecodeError
+from a2a_sync.codec.base import has_long_texts
 from a2a_sync.errors import AgentError, InvalidParamsError, InvalidRequestError, JSONParseError
 from a2a_sync.jsontext import MAX_ANSWER_DEPTH, dumps, loads
 from a2a_sync.limits import MAX_ID_LENGTH
@@ -77,7 +78,7 @@ def write_result(id: RpcId, result: Any) -> bytes:
     Raises:
         ValueError: JSON cannot represent it.
     """
-    return dumps({"jsonrpc": "2.0", "id": id, "result": result})
+    return dumps({"jsonrpc": "2.0", "id": id, "result": result}, long_texts=has_long_texts(result))
 
 
 def write_error(id: RpcId, error: AgentError, codec: Codec) -> bytes:

@@ -18,7 +18,7 @@ from a2a_sync.errors import (
     UnsupportedOperationError,
     error_from_wire,
 )
-from a2a_sync.jsontext import MAX_EVENT_DEPTH, dumps
+from a2a_sync.jsontext import LONG_TEXT, MAX_EVENT_DEPTH, dumps
 from a2a_sync.lifecycle import Entry
 from a2a_sync.operations import AnyOperation, StreamItem
 
@@ -220,3 +220,11 @@ def _seconds(value: Any) -> float | None:
     except ValueError:
         return None
     return seconds if 0 <= seconds < 1e9 else None
+
+
+def has_long_texts(result: Any) -> bool:
+    """Whether an artifact in the JSON of a result has a long text."""
+    if not isinstance(result, dict):
+        return False
+    artifacts = (result.get("task") or result).get("artifacts", ())
+    return any(len(part.get("text") or "") >= LONG_TEXT for artifact in artifacts for part in artifact.get("parts", ()))

@@ -301,7 +301,7 @@ def held() -> Iterator[Row]:
         name: held_each(setup, count)
         for name, setup in (
             ("sdk", servers.SDK),
-            ("gthread", servers.ours(threads=count + 50, RUNS=str(count + 50))),
+            ("gthread", servers.ours(threads=count * 5 // 4, RUNS=str(count + 50))),
             ("gevent", servers.ours(worker="gevent", RUNS=str(count + 50))),
         )
     }

@@ -11,6 +11,7 @@ from a2a_sync import card as c
 from a2a_sync import types as t
 from a2a_sync.bindings.jsonrpc import read_response, write_result
 from a2a_sync.codec import DecodeError, by_method, by_version
+from a2a_sync.codec.base import has_long_texts
 from a2a_sync.codec.v10 import KINDS
 from a2a_sync.errors import (
     AgentError,
@@ -21,7 +22,7 @@ from a2a_sync.errors import (
     TaskNotFoundError,
     VersionNotSupportedError,
 )
-from a2a_sync.jsontext import dumps, loads
+from a2a_sync.jsontext import LONG_TEXT, dumps, loads
 from a2a_sync.lifecycle import Entry
 from a2a_sync.operations import (
     DELETE_PUSH_CONFIG,
@@ -657,3 +658,18 @@ def test_no_junk_in_an_error_keeps_it_from_being_read(value):
     assert isinstance(error, AgentError)
     assert all(isinstance(key, str) and isinstance(item, str) for key, item in error.metadata.items())
     dumps(V10.dump_error(error))
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_a_result_with_a_long_text_is_written_and_found(version, binding):
+    codec = by_version(version, binding)
+    long = t.TextPart("x" * LONG_TEXT)
+    for text in (long, t.TextPart("short")):
+        artifact = t.Artifact(artifact_id="a", parts=(t.DataPart({"text": 1}), text))
+        task = t.Task(id="t", context_id="c", status=t.TaskStatus(state=t.TaskState.COMPLETED), artifacts=(artifact,))
+        for operation in (GET_TASK, SEND_MESSAGE):
+            result = codec.dump_result(operation, task)
+            assert has_long_texts(result) is (text is long) or (version, binding) == ("0.3", "HTTP+JSON")
+            assert write_result(1, result) == dumps({"jsonrpc": "2.0", "id": 1, "result": result})
+    assert not has_long_texts(None)
