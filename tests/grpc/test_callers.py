@@ -32,6 +32,7 @@ from a2a_sync.limits import OwnerQuota  # noqa: E402
 from a2a_sync.server.metrics import Metrics  # noqa: E402
 from a2a_sync.telemetry.tracing import outgoing  # noqa: E402
 from a2a_sync.testing import wsgi_session  # noqa: E402
+from a2a_sync.testing.servers import socket_server  # noqa: E402
 from tests.auth.test_jwt_auth import AUDIENCE, ISSUER, pem, token  # noqa: E402
 from tests.engine import eventually  # noqa: E402
 from tests.grpc.agent import Worker, channel, client_of, path, serving  # noqa: E402
@@ -63,6 +64,20 @@ def test_a_client_sends_its_key_as_the_card_asks() -> None:
     app = A2AApp(Worker(), auth=ApiKeyAuth({"k": "ada"}, header="X-Key"))
     with serving(app), Client(app.agent_card("http://agent.test/"), prefer=["GRPC"], auth={"apiKey": "k"}) as client:
         assert client.send("hi").text == "worker: hi"
+
+
+def test_credentials_stay_on_the_origin_that_was_named() -> None:
+    app = A2AApp(Worker(), auth=BearerAuth({"known": "ada"}))
+    with serving(app) as server, socket_server(app) as url:
+        with client_of(server, auth="known") as named:
+            assert named.send("hi").text == "worker: hi"
+        with Client(url, auth="known") as over_http:
+            assert over_http.send("hi").text == "worker: hi"
+        with (
+            Client(url, auth="known", prefer=["GRPC"]) as elsewhere,
+            pytest.raises(UnauthenticatedError, match="credentials were not sent, because the card names an address"),
+        ):
+            elsewhere.send("hi")
 
 
 def test_a_caller_above_its_rate_gets_the_time_to_retry() -> None:
