@@ -12,6 +12,7 @@ import time
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from gunicorn.config import PreRequest
 from gunicorn.http import wsgi
 from gunicorn.http.body import LengthReader
 from gunicorn.http.message import Request
@@ -72,11 +73,14 @@ class Heads:
     """The heads that a worker has parsed. Safe from many threads.
 
     What a head means depends on its bytes, on the address that the client has connected to, and on gunicorn's settings. With
-    settings by which the address of the client matters as well, no head is kept.
+    settings by which the address of the client matters as well, or with a hook of the program for requests, no head is kept.
     """
 
     def __init__(self, cfg: Any) -> None:
-        self._enabled = not (cfg.secure_scheme_headers or cfg.forwarder_headers) and cfg.proxy_protocol == "off"
+        # A hook may change a request for its client.
+        hooked = cfg.pre_request is not PreRequest.pre_request
+        named = cfg.secure_scheme_headers or cfg.forwarder_headers
+        self._enabled = not (named or hooked) and cfg.proxy_protocol == "off"
         self._known: dict[tuple[Any, ...], _Head] = {}
 
     def find(self, data: bytes, server: Any) -> KnownRequest | None:
@@ -92,12 +96,16 @@ class Heads:
         with_length = isinstance(getattr(request.body, "reader", None), LengthReader)
         if not (self._enabled and with_length and end <= _MAX_HEAD_BYTES) or request._expected_100_continue:
             return
+        key, length = _key(data[:end], server)
         places = [place for place, (name, _) in enumerate(request.headers) if name == "CONTENT-LENGTH"]
+        if places and request.headers[places[0]][1] != length.decode():
+            # Gunicorn reads lengths that `_key` does not find; the next body would be taken for a request.
+            return
         attributes = {name: value for name, value in vars(request).items() if name not in _OF_ONE_MESSAGE}
         environ = {name: value for name, value in environ.items() if name not in _OF_ONE_REQUEST}
         if len(self._known) >= _MAX_HEADS:
             self._known.clear()
-        self._known[_key(data[:end], server)[0]] = _Head(attributes, environ, places[0] if places else None)
+        self._known[key] = _Head(attributes, environ, places[0] if places else None)
 
 
 def _key(head: bytes, server: Any) -> tuple[tuple[Any, ...], bytes]:

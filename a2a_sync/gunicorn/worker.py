@@ -292,14 +292,15 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         if conn.buffered and not conn.arrived:
             unreader = conn.parser.unreader
             data = unreader.take_buffered()
-            try:
-                data += os.read(conn.sock.fileno(), _FIRST_READ)
-            except OSError:
-                pass  # no data, or a broken connection, which `_receive` detects
-            conn.sock.received = is_whole(data)
-            if not conn.sock.received:
-                conn.first_bytes = data
-                return False
+            if not is_whole(data):
+                try:
+                    data += os.read(conn.sock.fileno(), _FIRST_READ)
+                except OSError:
+                    pass  # no data, or a broken connection, which `_receive` detects
+                if not is_whole(data):
+                    conn.first_bytes = data
+                    return False
+            conn.sock.received = True
             unreader.unread(data)
         conn.arrived = False
         keepalive = super().handle(conn)

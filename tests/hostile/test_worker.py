@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import select
 import socket
 import threading
 import time
@@ -74,6 +75,31 @@ def test_a_fragmented_request_on_a_keepalive_connection_occupies_no_thread() -> 
             check_answer(quick)
             slow.sendall(request[20:])
             check_answer(slow)
+
+
+def test_pipelined_requests_are_read_no_faster_than_they_are_answered() -> None:
+    with gunicorn(APP, *SETTINGS, threads=1) as server, socket.create_connection(server.address, 10) as client:
+        client.sendall(head(0, path=CARD, verb="GET"))
+        check_answer(client)
+        worker, answered = int(pid_of_worker(server)), 0
+        before = peak(worker)
+        client.setblocking(False)
+        flood, sent = head(0, path=CARD, verb="GET") * 1000, 0
+        until = time.monotonic() + 30
+        while answered < 4_000_000 and time.monotonic() < until:
+            readable, writable, _ = select.select([client], [client], [], 5)
+            if readable:
+                answered += len(client.recv(1024 * 1024))
+            if writable and sent < 20_000_000:
+                sent += client.send(flood[sent % len(flood) :])
+        assert answered >= 4_000_000
+        assert peak(worker) - before < 10_000
+
+
+def peak(pid: int) -> int:
+    """The most memory that a process has had, in kilobytes."""
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
 
 
 def check_answer(connection: socket.socket) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +25,11 @@ HEADS = [
     b"HEAD http://agent/y HTTP/1.1\r\nHost: agent\r\n\r\n",
     b"POST / HTTP/1.1\r\nHost: agent\r\nContent-Length: 0\r\n\r\n",
 ]
+#: Lengths that gunicorn takes with more digits, or with settings, than a head is searched for.
+UNUSUAL_LENGTHS = {
+    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0000000000000005\r\n\r\nhello": None,
+    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 5\r\n\r\nhello": "strip_header_spaces",
+}
 #: Requests whose heads say more than a length, or are refused.
 OTHERS = [
     b"POST / HTTP/1.1\r\nHost: agent\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
@@ -37,6 +44,12 @@ class Received(socket.socket):
     """A socket whose request was received as a whole."""
 
     received = True
+
+    def recv(self, *_: int) -> bytes:
+        return b""
+
+    def send(self, data: Any, *_: int) -> int:
+        return len(data)
 
 
 @pytest.fixture
@@ -112,6 +125,84 @@ def test_a_head_that_says_more_is_parsed_each_time(connection: Any, data: bytes)
         except ParseException:
             continue
         assert type(request) is not KnownRequest
+
+
+@pytest.mark.parametrize(("data", "setting"), UNUSUAL_LENGTHS.items())
+def test_a_body_is_never_read_as_the_next_request(connection: Any, data: bytes, setting: str | None) -> None:
+    if setting is not None:
+        connection.cfg.set(setting, True)
+    heads = Heads(connection.cfg)
+    for _ in range(3):
+        parser = Parser(heads, connection)
+        request = parse(parser, data + HEADS[0])[0]
+        assert request.body.read() == b"hello"
+        assert next(parser).path == "/a%20b"
+
+
+def any_request(choose: Callable[[Any], Any]) -> bytes:
+    """A request with a head that may be repeated, malformed or ambiguous."""
+    body = choose([b"", b"hello", b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n", b"0\r\n\r\n"])
+    size = len(body)
+    lengths = [
+        f"{choose(['', '0', '0' * 14, '0' * 17, '+', ' ', '-'])}{size}",
+        f"{size} ",
+        f"{size},{size}",
+        f"{size + 1}",
+        "²",
+        "",
+    ]
+    names = ["Content-Length", "content-length", "Content-Length ", "Content_Length", " Content-Length"]
+    lines = [
+        f"{choose(['POST', 'GET', 'HEAD'])} {choose(['/a', '/b?c'])} {choose(['HTTP/1.1', 'HTTP/1.1', 'HTTP/1.0'])}"
+    ]
+    others = [
+        "Host: a",
+        "X: y",
+        "X:",
+        "Expect: 100-continue",
+        "Connection: close",
+        "Transfer-Encoding: chunked",
+        " folded",
+        "X: a\nY: b",
+    ]
+    lines += [choose(others) for _ in range(choose([0, 1, 1, 2]))]
+    lines.insert(choose([1, len(lines)]), f"{choose(names[:1] * 6 + names)}:{choose(lengths[:1] * 6 + lengths)}")
+    return choose([b""] * 9 + [b"\r\n"]) + "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+def outcomes(parser: Any, create: Callable[[Any], tuple[Any, dict[str, Any]]], data: bytes) -> list[Any]:
+    """What a server sees of `data`: its requests, up to the first that is refused or ends the connection."""
+    found: list[Any] = []
+    parser.unreader.unread(data)
+    try:
+        for request in parser:
+            environ = create(request)[1]
+            found.append((plain(environ), environ["wsgi.input"].read(), request.headers))
+            if request.should_close():
+                break
+    except Exception:  # any of them ends the connection
+        found.append("refused")
+    return found
+
+
+def test_requests_are_those_of_gunicorn_whatever_their_heads(connection: Any) -> None:
+    choose = random.Random(1).choice
+    heads, kept = Heads(connection.cfg), 0
+    for _ in range(3000):
+        data = b"".join(choose([1, 3]) * any_request(choose) for _ in range(choose([1, 2])))
+        ours, theirs = Parser(heads, connection), RequestParser(connection.cfg, connection.sock, connection.client)
+        create = partial(
+            wsgi.create, sock=connection.sock, client=connection.client, server=connection.server, cfg=connection.cfg
+        )
+        assert outcomes(ours, ours.create, data) == outcomes(theirs, create, data), data
+        kept += type(ours.mesg) is KnownRequest
+    assert kept > 200
+
+
+def test_what_a_hook_adds_for_one_client_is_not_kept_for_others(connection: Any) -> None:
+    connection.cfg.set("pre_request", lambda worker, request: None)
+    heads = Heads(connection.cfg)
+    assert all(type(parse(Parser(heads, connection), HEADS[1])[0]) is not KnownRequest for _ in range(2))
 
 
 def test_no_head_is_kept_where_the_meaning_depends_on_the_client(connection: Any) -> None:
