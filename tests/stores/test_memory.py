@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from a2a_sync.stores.base import RunToken, TaskQuery
+from a2a_sync.stores.base import COMPACT_FROM, RunToken, TaskQuery
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.testing.storecontract import StoreContract
-from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, message, status
-from a2a_sync.types import Role, TaskState, new_id
+from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, expire_all, message, status
+from a2a_sync.types import DataPart, Role, TaskState, new_id
 
 
 class TestMemoryStore(StoreContract):
@@ -130,3 +131,24 @@ def test_the_messages_of_a_removed_task_are_not_kept():
     store.delete(MINE, run.head.id)
 
     assert run.head.id not in store._histories._kept
+
+
+def test_large_data_is_kept_as_json_when_it_was_read_and_when_it_was_compacted():
+    store = MemoryStore()
+    run = begin(store, context_id="c-1", text="message 0")
+    tracemalloc.start()
+    try:
+        for number in range(COMPACT_FROM):
+            data = DataPart({f"{number}-{key}": key for key in range(4000)})
+            sent = replace(message(run.head.id, context_id="c-1", role=Role.AGENT), parts=(data,))
+            store.append(run.token, [sent])
+        store.append(run.token, [status(run.head.id, TaskState.COMPLETED, context_id="c-1")], end=True)
+        size = store._find(MINE, run.head.id).bytes
+        for compact in (False, True):
+            if compact:
+                assert store.sweep(expire_all(replay=True)).compacted == 1
+            assert store.load(MINE, run.head.id).task.history[-1].parts[0] == data
+            gc.collect()
+            assert tracemalloc.get_traced_memory()[0] < 1.5 * size
+    finally:
+        tracemalloc.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -56,6 +57,14 @@ RARE = [
     replace(ARTIFACT, artifact=replace(ARTIFACT.artifact, metadata={"k": "v"}, extensions=("e",))),
     replace(ARTIFACT, artifact=replace(ARTIFACT.artifact, name="ü", description="d", extensions=("e", "ä"))),
     replace(MESSAGE, message_id="ü" * 256, extensions=("ä",)),
+    replace(
+        MESSAGE,
+        parts=(
+            DataPart(["ä" * 20_000, 1.5, None], metadata={"k": 1}, filename="f", media_type="m"),
+            DataPart({"x": {"": [True]}, "y": "y" * 20_000}),
+        ),
+    ),
+    replace(ARTIFACT, artifact=replace(ARTIFACT.artifact, parts=(DataPart("x" * 20_000),))),
 ]
 
 
@@ -73,3 +82,18 @@ def test_the_garbage_collector_has_nothing_to_do_with_a_usual_event(event):
     gc.collect()  # it notices what it may forget level by level
     gc.collect()
     assert not gc.is_tracked(packed)
+
+
+def test_large_data_takes_little_more_memory_than_its_json():
+    def short_keys(part: int) -> dict[str, int]:
+        return {f"{part}-{key}": key for key in range(20_000)}
+
+    tracemalloc.start()
+    try:
+        packed, size = pack(replace(MESSAGE, parts=(DataPart(short_keys(1)), DataPart(short_keys(2)))), **IDS)
+        gc.collect()
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert used < 1.2 * size
+    assert [part.data for part in unpack(packed, **IDS).parts] == [short_keys(1), short_keys(2)]

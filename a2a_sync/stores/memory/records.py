@@ -12,7 +12,7 @@ from typing import NamedTuple
 from a2a_sync.concurrency import clock
 from a2a_sync.lifecycle import ArtifactFold, Entry
 from a2a_sync.operations import RunRequest
-from a2a_sync.sizes import artifact_size, event_size, fit
+from a2a_sync.sizes import artifact_size, event_size, fit, message_size
 from a2a_sync.stores.base import (
     COMPACT_FROM,
     Cursor,
@@ -140,16 +140,16 @@ class Owned:
 
 
 class Base(NamedTuple):
-    """The remains of the compacted part of a log: its messages with their numbers, and its folded artifacts."""
+    """The remains of the compacted part of a log: its messages with their numbers and times, and its folded artifacts."""
 
-    messages: tuple[Entry, ...] = ()
+    messages: tuple[tuple[int, Packed, int], ...] = ()
     artifacts: tuple[Artifact, ...] = ()
 
 
 _NOTHING = Base()
-#: From this number of messages on, `RecentHistories` has the history of a task; tasks with more than the second number are unpacked
-#: each time. So it has some megabytes at most.
-_LONG_HISTORY, _MOST_MESSAGES, _MOST_HISTORIES = 32, 2_500, 8
+#: From this number of messages on, `RecentHistories` has the history of a task; tasks with more than the second number, or more
+#: bytes, are unpacked each time. So it has some megabytes at most.
+_LONG_HISTORY, _MOST_MESSAGES, _MOST_HISTORIES, _MOST_BYTES = 32, 2_500, 8, 1024 * 1024
 #: Bytes of a time.
 _TIME = 6
 
@@ -239,12 +239,15 @@ class Record:
     def compact(self) -> Record:
         """A record of the same task that keeps only the messages of its log, and its folded artifacts."""
         head = self.head
-        messages = tuple(entry for entry in self._entries(head, 0, head.version) if isinstance(entry.event, Message))
+        first = head.compacted + 1
+        events = itertools.islice(self.events, head.version - head.compacted)
+        new_messages = ((first + n, event, self._time(n)) for n, event in enumerate(events) if event[0] == MESSAGE)
+        messages = (*self.base.messages, *new_messages)
         base = Base(messages, self._fold_artifacts(head).artifacts())
         new = Record(self.owned, replace(head, compacted=head.version), self.created, base)
         new.messages, new.artifacts, new.order = self.messages, self.artifacts, self.order
         new.rest, new.keys, new.webhooks = self.rest, self.keys, self.webhooks
-        new.bytes = sum(event_size(entry.event) for entry in messages) + sum(map(artifact_size, base.artifacts))
+        new.bytes = sum(map(message_size, new.messages_before(head))) + sum(map(artifact_size, base.artifacts))
         return new
 
     # -- age --
@@ -304,7 +307,8 @@ class Record:
         return task if max_bytes is None or self.bytes <= max_bytes else fit(task, max_bytes)
 
     def _entries(self, head: TaskHead, after: int, limit: int) -> tuple[Entry, ...]:
-        old = [entry for entry in self.base.messages if entry.number > after][:limit]
+        kept = itertools.islice((message for message in self.base.messages if message[0] > after), max(limit, 0))
+        old = [Entry(n, unpack(event, head.id, head.context_id), at_ms=at) for n, event, at in kept]
         start = max(after, head.compacted)
         end = min(head.version, start + limit - len(old))
         events = self.events[start - head.compacted : max(end, start) - head.compacted]
@@ -323,6 +327,11 @@ class Record:
                 fold.apply(unpack_artifact(event, head.id, head.context_id))
         return fold
 
+    def messages_before(self, head: TaskHead) -> Iterator[Message]:
+        """The messages before ``events``, the newest first."""
+        for _, event, _ in reversed(self.base.messages):
+            yield unpack_message(event, head.id, head.context_id)
+
     def messages_after(self, head: TaskHead, events: int) -> Iterator[Message]:
         """The messages as of `head` after the first `events` of ``events``."""
         for event in self.events[events : head.version - head.compacted]:
@@ -334,9 +343,7 @@ class Record:
             event = self.events[index]
             if event[0] == MESSAGE:
                 yield unpack_message(event, head.id, head.context_id)
-        for entry in reversed(self.base.messages):
-            if isinstance(entry.event, Message):
-                yield entry.event
+        yield from self.messages_before(head)
 
 
 class RecentHistories:
@@ -358,9 +365,9 @@ class RecentHistories:
             known, read, messages = self._kept.pop(head.id, (None, 0, ()))
         if known is not record or read > events:
             # Another record has the id since a compaction; an older head was read before a newer one.
-            read, messages = 0, tuple(entry.event for entry in record.base.messages if isinstance(entry.event, Message))
+            read, messages = 0, tuple(record.messages_before(head))[::-1]
         messages = (*messages, *record.messages_after(head, read))
-        if len(messages) <= _MOST_MESSAGES:
+        if len(messages) <= _MOST_MESSAGES and record.bytes <= _MOST_BYTES:
             with self._lock:
                 self._kept[head.id] = record, events, messages
                 if len(self._kept) > _MOST_HISTORIES:
