@@ -109,20 +109,23 @@ class Record:
 
     def found(self, value: dict[str, Any], strict: bool) -> dict[str, Any]:
         """The values of the members that are present, by attribute."""
-        found = {}
+        found: dict[str, Any] = {}
         by_key = self._by_key
         for key, item in value.items():
             if item is not None and key in by_key:
                 attribute, load, name, plain = by_key[key]
-                if type(item) is plain:
-                    found[attribute] = item
-                    continue
-                try:
-                    loaded = load(item, strict)
-                except Invalid as invalid:
-                    raise invalid.below(name) from None
-                if loaded is not None:
-                    found[attribute] = loaded
+                loaded = item
+                if type(item) is not plain:
+                    try:
+                        loaded = load(item, strict)
+                    except Invalid as invalid:
+                        raise invalid.below(name) from None
+                    if loaded is None:
+                        continue
+                # A proxy that reads the other of its names would see another request.
+                if strict and attribute in found and found[attribute] != loaded:
+                    raise Invalid("is given twice, with different values", name)
+                found[attribute] = loaded
         return found
 
     def _default_of(self, member: Member) -> Any:
@@ -180,6 +183,8 @@ class OneOf:
             if name is not None and item is not None:
                 if chosen and chosen != name:
                     raise Invalid(f"has both {chosen} and {name}")
+                if strict and chosen and item != content:
+                    raise Invalid("is given twice, with different values", name)
                 chosen, content = name, item
         if not chosen:
             if strict:
