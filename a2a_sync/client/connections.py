@@ -35,6 +35,8 @@ MAX_IDLE_CONNECTIONS = 64
 _MAX_ORIGINS = 64
 #: Bodies from this size on are sent in chunks, each with the timeout for connecting, all within the deadline.
 LARGE_BODY = 256 * 1024
+#: Lines of a response before its body. The standard library skips any number of interim responses.
+_MAX_HEAD_LINES = 1000
 #: What requests adds to a request.
 _DEFAULT_HEADERS = dict(default_headers())
 
@@ -272,13 +274,18 @@ _TLS_ALERT = b"\x15\x03"
 
 
 class _HeaderLines:
-    """The lines of the response's head."""
+    """The lines of the response's head, and of the interim responses before it (``100 Continue``)."""
 
     def __init__(self, fp: Any) -> None:
         self._fp = fp
+        self._left = _MAX_HEAD_LINES
 
     def readline(self, limit: int = -1, /) -> bytes:
         line: bytes = self._fp.readline(limit)
+        self._left -= 1
+        if self._left < 0:
+            # A socket that was shut down for reading still returns what arrives: no time limit would end this.
+            raise http.client.HTTPException("too many interim responses")
         if line.startswith(_TLS_ALERT):
             raise http.client.RemoteDisconnected("the port speaks TLS; use https://")
         if not line.endswith(b"\n") and len(line) != limit:

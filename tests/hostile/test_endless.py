@@ -12,7 +12,7 @@ import pytest
 
 from a2a_sync import Client
 from a2a_sync.client import waiting
-from a2a_sync.errors import MalformedResponseError, TaskNotFoundError
+from a2a_sync.errors import MalformedResponseError, TaskNotFoundError, TransportError
 from tests.client.peer import Asked, Line, chunk, peer, status, task
 from tests.hostile.test_large_answers import peak
 from tests.live import ROOT
@@ -66,6 +66,19 @@ def test_a_replaced_artifact_counts_once() -> None:
         Client(server.card(), retry=None, timeout=60, max_task_bytes=100_000) as client,
     ):
         assert len(client.send("hi").text) == 10_000
+
+
+def test_the_number_of_interim_responses_is_limited() -> None:
+    def endless(asked: Asked, line: Line) -> None:
+        for _ in range(20_000):
+            line.send(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+
+    with (
+        peer({"GetTask": endless}) as server,
+        Client(server.card(), retry=None, timeout=60) as client,
+        pytest.raises(TransportError, match="interim"),
+    ):
+        client.get_task("t-1")
 
 
 def test_the_number_of_pages_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
