@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from a2a_sync import A2AApp, AgentHost
 from a2a_sync.cli.target import TargetError, make_app
 from a2a_sync.engine.components import Component
 from a2a_sync.gunicorn import *  # noqa: F403
+from a2a_sync.wsgi.pages import is_loopback
 
 TARGET, STORE, URL, DEBUG = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL", "A2A_SYNC_DEBUG"
 CONSOLE = "A2A_SYNC_CONSOLE"
@@ -68,10 +70,15 @@ def _trusted_hosts(host: str) -> list[str] | None:
 
     A page whose name is changed to resolve to this machine (DNS rebinding) is of the same site as the agent, for a browser.
     """
-    if host != "localhost" and not host.startswith("127."):
+    try:
+        found = {str(address[0]) for *_, address in socket.getaddrinfo(host or "::", None)}
+    except OSError:
+        return None
+    if not all(map(is_loopback, found)):
         return None
     public = urlsplit(os.environ.get(URL) or "").hostname
-    return ["localhost", "127.0.0.1", host, *([public] if public else [])]
+    names = ["127.0.0.1", "::1", host, *([public] if public else [])]
+    return ["localhost", *(f"[{name}]" if ":" in name else name for name in names)]
 
 
 def post_worker_init(worker: Any) -> None:  # type: ignore[no-redef]

@@ -14,9 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 from wsgiref.types import WSGIEnvironment
 
 from werkzeug.wrappers import Request, Response
@@ -26,6 +24,7 @@ from a2a_sync.console.sessions import SESSION_AGE, Sessions
 from a2a_sync.errors import AgentError
 from a2a_sync.operations import Principal
 from a2a_sync.wsgi.exchange import auth_request, headers_of
+from a2a_sync.wsgi.pages import host_name, is_loopback
 
 if TYPE_CHECKING:
     from a2a_sync.wsgi.app import A2AApp
@@ -45,8 +44,6 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-#: The characters of a host and port: the parser of URLs would take a part before ``@`` for a user.
-_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
 #: A cookie that is larger is refused by browsers.
 _MAX_COOKIE = 3800
 #: Seconds between two login links that are printed because a browser asked for one.
@@ -192,21 +189,6 @@ def redirect(path: str) -> Response:
     return Response("", 303, {**HEADERS, "Location": path}, content_type="text/plain; charset=utf-8")
 
 
-def host_of(environ: WSGIEnvironment) -> str:
-    """The host that a request names, without its port."""
-    return host_name(environ.get("HTTP_HOST", ""))
-
-
-def host_name(text: str) -> str:
-    """The host of a host and port, in lower case; ``""`` where it is malformed."""
-    if not _HOST.fullmatch(text):
-        return ""
-    try:
-        return (urlsplit(f"//{text}").hostname or "").lower()
-    except ValueError:
-        return ""
-
-
 def _own_host(environ: WSGIEnvironment) -> str:
     """The host and port of this server in the words of a request; ``""`` where it names a port of another program.
 
@@ -216,14 +198,6 @@ def _own_host(environ: WSGIEnvironment) -> str:
     if is_loopback(name) and (host_name(given) == "localhost" or is_loopback(host_name(given))):
         return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
     return given if _port(given) in ("", port) else ""
-
-
-def is_loopback(host: str) -> bool:
-    """`host` is a loopback address."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _port(host: str) -> str:

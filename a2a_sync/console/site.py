@@ -13,10 +13,11 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.wrappers import Request
 
-from a2a_sync.console.access import PREFIX, Access, host_name, host_of, is_loopback, refusal
+from a2a_sync.console.access import PREFIX, Access, refusal
 from a2a_sync.wsgi.agentpage import CONSOLE_PATH
 from a2a_sync.wsgi.options import ConsoleOptions, HTTPOptions
 from a2a_sync.wsgi.origins import Origins
+from a2a_sync.wsgi.pages import host_is_served, host_name, is_loopback
 
 if TYPE_CHECKING:
     from a2a_sync.console.pages import Pages
@@ -104,16 +105,10 @@ class ConsoleSite:
 
     def _serves_host(self, environ: WSGIEnvironment) -> bool:
         """The request names this machine or a trusted host: a name of another site may lead here (DNS rebinding)."""
-        host = host_of(environ)
-        if not host:
-            return False
-        if host == "localhost" or host == self._url_host:
+        host = host_name(environ.get("HTTP_HOST", ""))
+        if host and (host in ("localhost", self._url_host) or is_loopback(host)):
             return True
-        for trusted in self._http.trusted_hosts or ():
-            name = trusted.lower() if trusted.startswith(".") else host_name(trusted)
-            if host == name or (name.startswith(".") and (host == name[1:] or host.endswith(name))):
-                return True
-        return is_loopback(host)
+        return host_is_served(environ, self._http.trusted_hosts or ())
 
     def login_link(self, base: str) -> str:
         """See `Access.login_link`."""

@@ -234,10 +234,9 @@ class AgentHost(Site, Mapping[str, A2AApp]):
     def _page(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The response for a path of the host itself."""
         request = Request(environ)
-        request.trusted_hosts = self._trusted_hosts
         path, method = request.environ.get("PATH_INFO", ""), request.environ["REQUEST_METHOD"]
         response: WSGIApplication
-        if self._trusted_hosts is not None and path not in HEALTH and not host_is_served(request):
+        if self._trusted_hosts is not None and path not in HEALTH and not host_is_served(environ, self._trusted_hosts):
             response = plain_error(400, "this host is not served here")
         elif path != LIST_PATH and path not in self._operators.paths:
             where = shown(request.root_path + request.path)

@@ -319,11 +319,8 @@ class A2AApp(Site):
             return plain_error(503, SINGLE_PROCESS)
         if self.origins.refuse(environ):
             return plain_error(403, REFUSED)
-        if self._trusted_hosts is not None and path not in HEALTH:
-            request = Request(environ)
-            request.trusted_hosts = self._trusted_hosts
-            if not host_is_served(request):
-                return plain_error(400, "this host is not served here")
+        if self._trusted_hosts is not None and path not in HEALTH and not host_is_served(environ, self._trusted_hosts):
+            return plain_error(400, "this host is not served here")
         return None
 
     def _is_closed(self) -> bool:

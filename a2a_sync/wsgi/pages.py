@@ -7,7 +7,11 @@ or callers; still, the proxy of a public server need not pass them on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+from wsgiref.types import WSGIEnvironment
 
 from werkzeug.exceptions import SecurityError
 from werkzeug.wrappers import Request, Response
@@ -23,6 +27,8 @@ from a2a_sync.wsgi.cards import CARD_PATH
 
 #: Pages without content, served under any host name, as load balancers ask for them.
 HEALTH = ("/healthz", "/readyz")
+#: The characters of a host and port: the parser of URLs would take a part before ``@`` for a user.
+_HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
 
 
 class OperatorPages:
@@ -56,11 +62,35 @@ def method_not_allowed(method: str, allowed: str) -> Response:
     return response
 
 
-def host_is_served(request: Request) -> bool:
-    """The request names one of its trusted hosts."""
+def host_is_served(environ: WSGIEnvironment, trusted: Iterable[str]) -> bool:
+    """The request names a trusted host, or one below a domain that begins with a dot. Ports do not count."""
     try:
-        return bool(request.host)
+        host = host_name(Request(environ).host)
     except SecurityError:
+        return False
+    return bool(host) and any(_matches(host, one) for one in trusted)
+
+
+def _matches(host: str, trusted: str) -> bool:
+    name = host_name(trusted.removeprefix(".").encode("idna").decode("ascii"))
+    return host == name or (trusted.startswith(".") and bool(name) and host.endswith(f".{name}"))
+
+
+def host_name(text: str) -> str:
+    """The host of a host and port, in lower case; ``""`` where it is malformed."""
+    if not _HOST.fullmatch(text):
+        return ""
+    try:
+        return (urlsplit(f"//{text}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    """`host` is a loopback address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
         return False
 
 

@@ -82,7 +82,7 @@ def serve(*arguments: str, cwd: Path = ROOT) -> Iterator[tuple[subprocess.Popen[
     """``a2a-sync serve`` on a free port, and its URL."""
     with process("serve", "--port", "0", *arguments, cwd=cwd) as server:
         printed = read_until(server, "Agent card: ")
-        found = re.search(r"Agent card: (http://127\.0\.0\.1:\d+)/\.well-known/agent-card\.json", printed)
+        found = re.search(r"Agent card: (http://(?:127\.0\.0\.1|\[::1\]):\d+)/\.well-known/agent-card\.json", printed)
         assert found, printed
         yield server, found[1]
 
@@ -176,6 +176,9 @@ def test_the_public_address_stands_in_the_card() -> None:
     [
         ([], "evil.example", 400),
         ([], "localhost", 200),
+        (["--host", "::1"], "evil.example", 400),
+        (["--host", "::1"], "localhost", 200),
+        (["--host", "LOCALHOST"], "evil.example", 400),
         (["--url", "https://agents.example/actor"], "agents.example", 200),
         (["--url", "https://agents.example/actor"], "evil.example", 400),
         (["--", "--bind", "127.0.0.1:0"], "agents.example", 200),

@@ -304,6 +304,17 @@ def test_trusted_hosts_are_served(host: str) -> None:
     assert address(card(peer(http=HTTPOptions(trusted_hosts=[".agents.example"])), host=host)) == f"http://{host}/"
 
 
+@pytest.mark.parametrize("host", ["[::1]:8000", "[::1]", "xn--bcher-kva.example", "AGENTS.example:1"])
+def test_addresses_and_names_in_other_scripts_may_be_trusted(host: str) -> None:
+    http = HTTPOptions(trusted_hosts=["[::1]", "b\u00fccher.example", "agents.example"])
+    assert card(peer(http=http), host=host).status == 200
+    assert card(peer(http=http), host="[::2]:8000").status == 400
+
+
+def test_an_empty_list_of_trusted_hosts_serves_none() -> None:
+    assert card(peer(http=HTTPOptions(trusted_hosts=[])), host="agents.example").status == 400
+
+
 @pytest.mark.parametrize("host", ["evil.example", "agents.example.evil", "evilagents.example", "bad host", ""])
 def test_other_hosts_are_refused(host: str) -> None:
     answer = card(peer(http=HTTPOptions(trusted_hosts=[".agents.example"])), host=host)
