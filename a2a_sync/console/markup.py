@@ -18,8 +18,10 @@ from a2a_sync.concurrency.keyedlocks import KeyedLocks
 #: A text above this size, and the texts of a page after this many characters, are shown as they are: rendering needs as many as
 #: ten microseconds for each character.
 MAX_MARKDOWN, MAX_PAGE_MARKDOWN = 20_000, 50_000
-#: Characters of one text that are shown at all.
+#: Characters of one text that are shown at all, and of the HTML of one text: each use of a link's name repeats its address.
 MAX_SHOWN = 500_000
+#: Characters of HTML that count as one of Markdown for the page.
+_HTML_SHARE = 10
 #: Control characters but tabs and line breaks, characters that change the direction of text, and lone surrogates.
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _TAGS = {
@@ -72,14 +74,17 @@ def sanitise(html: str) -> str:
 
 
 def render_markdown(text: str) -> Markup:
-    """Markdown as sanitised HTML; a text that is too long as it is."""
+    """Markdown as sanitised HTML; a text that is too long, or becomes too long, as it is."""
     if len(text) > MAX_MARKDOWN:
         return _unrendered(text)
     # One thread at a time, with pauses: several would delay all requests of the process.
     release = _locks.acquire("markdown", _MAX_WAIT)
     try:
+        html = _MARKDOWN.render(text)
+        if len(html) > MAX_SHOWN:
+            return _unrendered(text)
         # Cleaned after Markdown, which decodes character references.
-        return Markup(clean(sanitise(_MARKDOWN.render(text))))  # sanitised by nh3  # nosec B704
+        return Markup(clean(sanitise(html)))  # sanitised by nh3  # nosec B704
     finally:
         release()
 
@@ -103,8 +108,9 @@ class PageMarkdown:
         """The text as HTML."""
         if len(text) > self._left:
             return _unrendered(text)
-        self._left -= len(text)
-        return render_markdown(text)
+        html = render_markdown(text)
+        self._left -= max(len(text), len(html) // _HTML_SHARE)
+        return html
 
 
 class _TreeBuilder(HTMLParser):

@@ -124,7 +124,7 @@ def read_record(store: TaskStore, owner: Owner, task_id: str, reserve: Reserve) 
     times: dict[int, int] = {}
     artifacts = {one.artifact_id: one for one in stored.task.artifacts}
     # What was streamed is also a message of the history; it is shown once.
-    contents = [_content(one.parts) for one in stored.task.artifacts]
+    contents = {_content(one.parts) for one in stored.task.artifacts}
     shown = {
         one.message_id for one in stored.task.history if one.role is Role.AGENT and _content(one.parts) in contents
     }
@@ -171,8 +171,12 @@ def _add_message(turns: list[Turn], shown: set[str], message: Message) -> None:
         turns.append(Turn("message", message.message_id, message.role is Role.USER, joined(message.parts)))
 
 
-def _content(parts: tuple[Part, ...]) -> list[object]:
-    return [getattr(part, name, None) for part in joined(parts) for name in ("text", "raw", "url", "data")]
+def _content(parts: tuple[Part, ...]) -> tuple[object, ...]:
+    """What parts hold, as a key: a task may have very many messages and artifacts."""
+    return tuple(
+        (*(getattr(part, name, None) for name in ("text", "raw", "url")), repr(getattr(part, "data", None)))
+        for part in joined(parts)
+    )
 
 
 def _artifact_turn(artifact: Artifact) -> Turn:

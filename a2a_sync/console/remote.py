@@ -281,13 +281,15 @@ class _Mirror:
             return
         self._map(event)
         if isinstance(event, Task):
-            others = [message for message in event.history if message.role is Role.USER][1:] if opened else []
+            begun = False
             for message in event.history:
                 if message.role is Role.AGENT:
                     self._add_message(message)
-                elif message in others:
+                elif opened and begun:
                     # A run cannot add messages of the user.
                     self._add_message(replace(message, parts=(TextPart("User:"), *message.parts)))
+                else:
+                    begun = True
             for artifact in event.artifacts:
                 self._emit(TaskArtifactUpdateEvent(artifact=artifact, last_chunk=True))
             self._take_status(event.status)

@@ -124,6 +124,19 @@ def test_of_a_page_only_so_many_characters_are_rendered() -> None:
     assert render("**a**") == "<p><strong>a</strong></p>\n"
 
 
+def test_a_text_that_becomes_much_larger_is_shown_as_it_is() -> None:
+    """Each use of a link's name repeats its address: 20 KB became 16 MB for the browser, and 200 MB in the server."""
+    address = f"[x]: /{'y' * 9_000}\n\n"
+    text = address + "[x] " * ((MAX_MARKDOWN - len(address)) // 4)
+    assert render_markdown(text).startswith("<pre>[x]: ")
+
+
+def test_what_small_texts_of_a_page_become_is_bounded_together() -> None:
+    text = f"[x]: /{'y' * 1_000}\n\n" + "[x] " * 250
+    render = PageMarkdown()
+    assert sum(len(render(text)) for _ in range(40)) < 2 * MAX_SHOWN
+
+
 def test_of_a_huge_text_the_beginning_is_shown() -> None:
     html = render_markdown("x" * (MAX_SHOWN + 7))
     assert len(html) < MAX_SHOWN + 100

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +21,7 @@ from a2a_sync.card import AgentCard, AgentCardSignature
 from a2a_sync.console.cardview import signature_state
 from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
 from a2a_sync.errors import TaskNotCancelableError
-from a2a_sync.types import TaskState
+from a2a_sync.types import Role, Task, TaskState, TaskStatus, TextPart
 from tests.engine import TIMEOUT, eventually
 
 pytestmark = [
@@ -289,6 +292,21 @@ def test_tasks_that_the_agent_lists_are_opened_here(open_console: Any, remote: R
         eventually(lambda: console.local.get_task(here).artifacts, "the first piece")
         remote.go.set()
         assert console.wait(here, TaskState.COMPLETED).artifacts[0].text == "one two"
+
+
+def test_a_task_with_very_many_messages_of_its_user_is_opened_in_proportion() -> None:
+    """Each message was compared with all others: 100,000 of them, as of a hostile agent, held a thread for half an hour."""
+    from a2a_sync.console.remote import _Mirror
+
+    emitted: list[Any] = []
+    task = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.WORKING))
+    context: Any = SimpleNamespace(task=task, task_id="t", context_id="c", emit=emitted.append)
+    mirror = _Mirror(context, lambda task_id: task)
+    history = tuple(Message(role=Role.USER, parts=(TextPart(str(number)),)) for number in range(5_000))
+    begun = time.thread_time()
+    mirror.take(replace(task, history=history), opened=True)
+    assert sum(isinstance(one, Message) for one in emitted) == 4_999
+    assert time.thread_time() - begun < 2
 
 
 def test_operate_is_for_apps_only(open_console: Any) -> None:

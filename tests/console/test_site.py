@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
@@ -25,7 +26,8 @@ from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
 from a2a_sync.operations import Webhook
 from a2a_sync.stores import MemoryStore
 from a2a_sync.stores.base import Owner
-from a2a_sync.types import TaskPushNotificationConfig
+from a2a_sync.testing.storecontract.making import MINE, begin, chunk, message
+from a2a_sync.types import Role, TaskPushNotificationConfig
 from tests.live import ROOT
 
 #: The packages of the extra are among those of the tests; without them nothing here can run.
@@ -409,6 +411,20 @@ def frames(answer: TestResponse) -> list[tuple[int, Any]]:
     with answer:
         blocks = [block for block in answer.text.split("\n\n") if block.startswith("id: ")]
     return [(int(block.split("\n")[0][4:]), json.loads(block.split("data: ")[1])) for block in blocks]
+
+
+def test_the_page_of_very_many_messages_and_artifacts_takes_time_in_proportion() -> None:
+    """Each message was compared with each artifact: 100,000 of both, as of a hostile agent, took minutes for each page."""
+    from a2a_sync.console.record import read_record
+
+    store, count = MemoryStore(), 20_000
+    run = begin(store, task_id="t")
+    store.append(run.token, [message("t", f"m{number}", role=Role.AGENT) for number in range(count)])
+    store.append(run.token, [chunk("t", f"a{number}", artifact_id=f"a{number}") for number in range(count)])
+    begun = time.thread_time()
+    record = read_record(store, MINE, "t", lambda size: None)
+    assert len(record.turns) == 2 * count + 1
+    assert time.thread_time() - begun < 5
 
 
 def test_the_time_line_has_an_axis_of_numbers_and_one_of_time() -> None:
