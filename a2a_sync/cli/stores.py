@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from contextlib import closing
-from typing import Any, Final, NoReturn
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any, Final
 
 import click
 
@@ -46,24 +47,21 @@ def migrate(store: TaskStore, sql: bool) -> None:
     STORE is a URL, by default that of A2A_SYNC_STORE, which other users do not see. Releases that run already go on
     working with the upgraded tables.
     """
-    with closing(store):
-        try:
-            if isinstance(store, SQLiteStore):
-                # A file is upgraded when it is opened.
-                store.versions(["-"])
-                print_status("the tables are up to date")
-                return
-            from a2a_sync.stores.postgres import PostgresStore
+    with closing(store), _reporting():
+        if isinstance(store, SQLiteStore):
+            # A file is upgraded when it is opened.
+            store.versions(["-"])
+            print_status("the tables are up to date")
+            return
+        from a2a_sync.stores.postgres import PostgresStore
 
-            if not isinstance(store, PostgresStore):
-                raise click.UsageError("migrates sqlite:///… and postgresql://… only")
-            if sql:
-                click.echo(store.migration_sql(), nl=False)
-            else:
-                before, after = store.migrate()
-                print_status(f"schema version {before} -> {after}" if before != after else f"schema version {after}")
-        except StoreError as error:
-            _fail(error)
+        if not isinstance(store, PostgresStore):
+            raise click.UsageError("migrates sqlite:///… and postgresql://… only")
+        if sql:
+            click.echo(store.migration_sql(), nl=False)
+        else:
+            before, after = store.migrate()
+            print_status(f"schema version {before} -> {after}" if before != after else f"schema version {after}")
 
 
 @click.command(epilog="Example: a2a-sync copy sqlite:///tasks.db postgresql://app@db/tasks")
@@ -82,11 +80,8 @@ def copy(source: TaskStore, target: TaskStore) -> None:
 
     if not isinstance(source, SQLiteStore) or not isinstance(target, PostgresStore):
         raise click.UsageError("copies from sqlite:///… to postgresql://… only")
-    with closing(source), closing(target):
-        try:
-            copied = target.copy_from(source, lambda tasks: print_status(f"{tasks} tasks", dim=True))
-        except StoreError as error:
-            _fail(error)
+    with closing(source), closing(target), _reporting():
+        copied = target.copy_from(source, lambda tasks: print_status(f"{tasks} tasks", dim=True))
     print_status(f"{copied.copied} tasks copied, {copied.unchanged} unchanged")
 
 
@@ -98,11 +93,8 @@ def status(store: TaskStore, as_json: bool) -> None:
 
     Shows the tasks of STORE by state, unfinished runs with their ages, workers, and pending deliveries.
     """
-    with closing(store):
-        try:
-            found = _status(store)
-        except StoreError as error:
-            _fail(error)
+    with closing(store), _reporting():
+        found = _status(store)
     if as_json:
         print_json(found)
     else:
@@ -129,11 +121,8 @@ def workers(store: TaskStore, as_json: bool) -> None:
 
     Shows their heartbeats, and how many runs each holds.
     """
-    with closing(store):
-        try:
-            found = [worker._asdict() for worker in require(store.inspection, "inspection").workers()]
-        except StoreError as error:
-            _fail(error)
+    with closing(store), _reporting():
+        found = [worker._asdict() for worker in require(store.inspection, "inspection").workers()]
     if as_json:
         print_json(found)
         return
@@ -174,6 +163,16 @@ def _status(store: TaskStore) -> dict[str, Any]:
     }
 
 
-def _fail(error: StoreError) -> NoReturn:
-    print_status(f"Error: {error}", error=True)
+@contextmanager
+def _reporting() -> Iterator[None]:
+    """End the program with one line where a store fails; a file that was damaged or given away may hold anything."""
+    try:
+        yield
+    except StoreError as error:
+        problem = str(error)
+    except (ValueError, TypeError, ArithmeticError, LookupError, MemoryError, RecursionError) as error:
+        problem = f"the store holds a value that this release cannot read: {error or type(error).__name__}"
+    else:
+        return
+    print_status(f"Error: {problem}", error=True)
     sys.exit(1)

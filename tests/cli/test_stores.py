@@ -64,6 +64,21 @@ def test_a_hostile_file_changes_no_terminal(run: Callable[..., Result], url: str
         assert result.stdout.replace("\n", "").isprintable()
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["state = 'evil\x1b'", "state = x'ff'", "status_ms = 'x', state = 'working'"],
+)
+def test_values_that_no_release_wrote_are_an_error_of_one_line(
+    run: Callable[..., Result], url: str, change: str
+) -> None:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
+        database.execute(f"UPDATE a2a_tasks SET {change}")
+    result = run("status", url)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr[:-1].isprintable()
+
+
 def test_a_file_needs_no_migration(run: Callable[..., Result], url: str) -> None:
     assert run("migrate", url).stderr == "the tables are up to date\n"
 

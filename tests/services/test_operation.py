@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from contextlib import closing
 
 import pytest
@@ -75,6 +76,18 @@ def test_status_and_workers_show_runs_and_their_processes(postgres_url, own_tabl
         (worker,) = json.loads(run("workers", "--json", postgres_url).stdout)
         assert (worker["id"], worker["runs"], worker["left"]) == (store.workers.id, 1, False)
         assert re.search(r"seen \d+\.\d s ago  1 runs", run("workers", postgres_url).stdout)
+
+
+@pytest.mark.parametrize("change", ["state = 'evil'", "token = x'ff'", "version = 'x'", "id = 'a' || char(0)"])
+def test_a_file_with_values_that_no_release_wrote_is_an_error_of_one_line(tmp_path, postgres_url, own_tables, change):
+    path = tmp_path / "tasks.db"
+    with closing(SQLiteStore(path)) as old:
+        done(old)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"UPDATE a2a_tasks SET {change}")
+    copied = run("copy", f"sqlite:///{path}", postgres_url)
+    assert (copied.exit_code, copied.stderr.count("\n")) == (1, 1)
+    assert copied.stderr.startswith("Error: ")
 
 
 def test_a_running_history_is_copied_with_its_numbers_and_again_what_has_changed(tmp_path, postgres_url, own_tables):
