@@ -186,7 +186,7 @@ FEATURES = (
             "cli.stores": "*",
             "cli.target": "_bridge",
             "cli.tasks": "follow watch",
-            "client.connections": "UploadObserver UPLOAD_OBSERVER",
+            "client.connections": "TransferObserver TRANSFER_OBSERVER",
         },
     ),
     Feature(
