@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import signal
 import socket
@@ -31,7 +30,7 @@ from tests.certificates import Authority  # noqa: E402
 from tests.cli.test_live import TIMEOUT, process, read_until  # noqa: E402
 from tests.engine import eventually  # noqa: E402
 from tests.grpc.agent import Worker, serving  # noqa: E402
-from tests.live import ROOT, free_port  # noqa: E402
+from tests.live import free_port  # noqa: E402
 
 AGENT = """
 import os
@@ -163,36 +162,6 @@ def test_reflection_lists_the_services_on_request_only() -> None:
         services(f"127.0.0.1:{plain.port}")
     error: Any = refused.value
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
-
-
-def commands(page: str, title: str) -> list[list[str]]:
-    """The arguments of the first commands of a section."""
-    section = (ROOT / "docs" / page).read_text().partition(f"## {title}\n")[2]
-    return [shlex.split(line) for line in section.split("```")[1].partition("\n")[2].replace("\\\n", "").splitlines()]
-
-
-@pytest.mark.skipif(shutil.which("grpcurl") is None, reason="grpcurl is not installed")
-def test_grpcurl_executes_the_commands_of_the_page() -> None:
-    app = A2AApp(Worker())
-    found = []
-    with GRPCServer(app, "127.0.0.1:0", reflection=True) as server:
-        failing = [
-            "grpcurl",
-            "-plaintext",
-            "-d",
-            '{"id": "unknown"}',
-            "127.0.0.1:50051",
-            "lf.a2a.v1.A2AService/GetTask",
-        ]
-        for command in [*commands("howto/grpc.md", "grpcurl"), failing]:
-            own = [one.replace("127.0.0.1:50051", f"127.0.0.1:{server.port}") for one in command]
-            found.append(subprocess.run(own, capture_output=True, text=True, timeout=TIMEOUT, check=False))
-        server.close(timeout=0)
-    app.close(timeout=0)
-    listed, sent, refused = found
-    assert "lf.a2a.v1.A2AService" in listed.stdout.split()
-    assert '"text": "worker: hi"' in sent.stdout
-    assert '"reason":"TASK_NOT_FOUND"' in refused.stderr.replace(": ", ":")
 
 
 NGINX = """
