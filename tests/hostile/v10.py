@@ -36,8 +36,8 @@ def bad_sends() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "message.messageId", {"message": {}}
     yield "message.messageId", {"message": {"message_Id": "m"}}
     # Both names of one member: a proxy may read the other one.
-    yield "message.taskId: is given twice", message(taskId="FINISHED", task_id="other")
-    yield "message.contextId: is given twice", message(contextId="one", context_id="two")
+    yield "message.taskId", message(taskId="FINISHED", task_id="other")
+    yield "message.contextId", message(contextId="one", context_id="two")
     for member in ("messageId", "role", "parts"):
         yield f"message.{member}", without(member)
         yield f"message.{member}", {"message": {**message()["message"], member: None}}
