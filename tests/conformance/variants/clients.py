@@ -186,16 +186,20 @@ def _comments_too(cut: Any) -> Any:
 
 def _bom_kept(iterate: Any) -> Any:
     def blocks(self: Any) -> Any:
-        while more := self._next():
+        while more := self._read():
             yield from self._cut(more)
         yield from self._finish()
 
     return blocks
 
 
-def _decoded_early(read: Any) -> Any:
+def _decoded_early(init: Any) -> Any:
     """Each piece that comes is text by itself."""
-    return lambda self: read(self).decode("utf-8", "replace").encode()
+
+    def with_text(self: Any, read: Any, **options: Any) -> None:
+        init(self, lambda: read().decode("utf-8", "replace").encode(), **options)
+
+    return with_text
 
 
 def _always_new(apply: Any) -> Any:
@@ -456,7 +460,7 @@ BROKEN: dict[str, Variant] = {
     "split characters": Variant(
         "V1-CSTR-01",
         "characters split over two chunks are dropped",
-        inside=replaced(BlockSource, "_next", _decoded_early),
+        inside=replaced(BlockSource, "__init__", _decoded_early),
     ),
     "errors unheard": Variant(
         "V1-CSTR-02",
