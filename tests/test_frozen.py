@@ -22,7 +22,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -535,12 +537,13 @@ LOGGERS = {
 
 def literals(pattern: str) -> set[str]:
     """The string literals of the package that match `pattern` as a whole."""
-    found = set()
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(pattern, node.value):
-                found.add(node.value)
-    return found
+    return {text for text in all_literals() if re.fullmatch(pattern, text)}
+
+
+@cache
+def all_literals() -> set[str]:
+    nodes = chain.from_iterable(ast.walk(ast.parse(path.read_text())) for path in PACKAGE.rglob("*.py"))
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
 def test_urns() -> None:

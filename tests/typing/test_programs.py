@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import a2a_sync
 from tests.live import ROOT
 
 REPLIES = """
@@ -91,7 +92,16 @@ def missing(endpoint: Endpoint) -> Endpoint:
 
     return returns_nothing  # error
 """
-PROGRAMS = {"replies": REPLIES, "operations": OPERATIONS}
+STAR = f"""
+from a2a_sync import *
+
+used = ({", ".join(a2a_sync.__all__)})
+client: Client = Client("http://agent.test")
+text: str = client.card().name
+wrong: int = client  # error
+missing = NoSuchName  # error
+"""
+PROGRAMS = {"replies": REPLIES, "operations": OPERATIONS, "star": STAR}
 
 
 def check(checker: str, source: Path, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""The pages of a store with 100,000 tasks, and of a log with 10,000 entries. ``python -m tests.console.test_many_tasks`` prints what each page takes."""
+"""The pages of a store with 100,000 tasks, and of a log with 10,000 entries. ``python -m tests.faults.test_many_tasks`` prints what each page takes."""
 
 from __future__ import annotations
 
