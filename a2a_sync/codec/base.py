@@ -227,4 +227,8 @@ def has_long_texts(result: Any) -> bool:
     if not isinstance(result, dict):
         return False
     artifacts = (result.get("task") or result).get("artifacts", ())
-    return any(len(part.get("text") or "") >= LONG_TEXT for artifact in artifacts for part in artifact.get("parts", ()))
+    for artifact in artifacts:
+        for part in artifact.get("parts", ()):
+            if len(part.get("text") or "") >= LONG_TEXT:
+                return True
+    return False

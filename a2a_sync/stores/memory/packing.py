@@ -147,9 +147,12 @@ def _pack_message(message: Message, ids: tuple[str, str] | None) -> tuple[Packed
 
 def _pack_parts(parts: tuple[Part, ...]) -> tuple[tuple[_PackedPart, ...] | str, int]:
     """Packed parts and their size. A single text, the most frequent case, is stored without a tuple around it."""
-    if len(parts) == 1:
-        packed, size = _pack_part(parts[0])
-        return packed if isinstance(packed, str) else (packed,), size
+    if (
+        len(parts) == 1
+        and isinstance(part := parts[0], TextPart)
+        and not (part.metadata or part.filename or part.media_type)
+    ):
+        return part.text, parts_size(parts)
     pairs = [_pack_part(part) for part in parts]
     return tuple([packed for packed, _ in pairs]), sum([size for _, size in pairs])
 
