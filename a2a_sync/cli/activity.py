@@ -25,6 +25,7 @@ class Activity:
         self._transcript = transcript
         self._progress = _progress()
         self._line = None if self._progress is None else self._progress.add_task("waiting", total=None)
+        self._transfer = ""
         self._token: Token[TransferObserver | None] | None = None
 
     def __enter__(self) -> Self:
@@ -66,7 +67,10 @@ class Activity:
     def _show_transfer(self, what: str, done: int, total: int | None) -> None:
         if self._progress is not None:
             text = f"{what} {done / 1e6:.1f} " + (f"of {total / 1e6:.1f} MB" if total else "MB")
-            self._progress.update(self._line, description=text, completed=done, total=total)
+            # Both ends are shown at once: a short transfer may be over before the next regular refresh.
+            is_end = what != self._transfer or done == total
+            self._transfer = what
+            self._progress.update(self._line, description=text, completed=done, total=total, refresh=is_end)
 
 
 def _progress() -> Any:
