@@ -164,7 +164,7 @@ FEATURES = (
         "commands: chat, check, new, console, stores, profiles, watch, agents, completion, debugging",
         "since 95d3d9b, 2c6ceab, 1e99814 and 0baae23",
         {
-            "cli": "_hint",
+            "cli": "_hint _Commands.add_command",
             "cli.activity": "*",
             "cli.agentlist": "*",
             "cli.agents": "*",
@@ -178,7 +178,10 @@ FEATURES = (
             "cli.interrupts": "*",
             "cli.mcp": "*",
             "cli.new": "*",
-            "cli.options": "AgentCommand Connection Settings _connection _debug _no_color calls_agent settings_of",
+            "cli.options": (
+                "AgentCommand Connection Settings _agent_urls _calls _connection _no_color _setting calls_agent calls_agents "
+                "global_options settings_of show_debug"
+            ),
             "cli.profiles": "*",
             "cli.serve": "_check_grpc _check_grpc_tls check_port",
             "cli.served": "_grpc_server _trusted_hosts",
@@ -186,6 +189,7 @@ FEATURES = (
             "cli.stores": "*",
             "cli.target": "_bridge",
             "cli.tasks": "follow watch",
+            "cli.text": "without_color",
             "client.connections": "TransferObserver TRANSFER_OBSERVER",
         },
     ),

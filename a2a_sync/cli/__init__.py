@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
@@ -27,7 +26,7 @@ from a2a_sync.cli.console import console
 from a2a_sync.cli.hooks import hooks
 from a2a_sync.cli.mcp import mcp
 from a2a_sync.cli.new import new
-from a2a_sync.cli.options import debug_option, no_color_option, profile_option, settings_of
+from a2a_sync.cli.options import global_options
 from a2a_sync.cli.send import send
 from a2a_sync.cli.serve import serve
 from a2a_sync.cli.stores import copy, migrate, status, workers
@@ -49,7 +48,13 @@ _CREDENTIALS_HINT = "; pass credentials in A2A_SYNC_AUTH, with --auth, or in the
 
 
 class _Commands(click.Group):
-    """Converts errors of the library to one line and an exit code."""
+    """Gives each command the global options, and converts errors of the library to one line and an exit code."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        # `serve` has a --debug that does more.
+        own = {option for param in cmd.params for option in param.opts}
+        cmd.params.extend(option for option in global_options() if not own & set(option.opts))
+        super().add_command(cmd, name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -80,30 +85,19 @@ def _hint(error: A2AError) -> str:
 
 @click.group(
     cls=_Commands,
+    params=[*global_options()],
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: a2a-sync send http://127.0.0.1:8000 hello",
 )
-@profile_option
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    envvar="A2A_SYNC_CONFIG",
-    help="Configuration file; config.toml in the user's folder of a2a-sync by default.",
-)
-@debug_option
-@no_color_option
 @click.version_option(a2a_sync.__version__, prog_name="a2a-sync")
 @click.pass_context
-def main(ctx: click.Context, profile: str | None, config: Path | None) -> None:
+def main(ctx: click.Context) -> None:
     """Serve and call agents that speak the A2A protocol.
 
     \b
     Exit codes: 0 done; 1 failed, rejected or refused; 2 wrong usage;
     3 no usable answer came back; 4 the agent asks for something; 130 interrupted.
     """
-    settings = settings_of(ctx)
-    settings.profile, settings.config = profile, config
     if os.environ.get("NO_COLOR"):
         ctx.color = False
 

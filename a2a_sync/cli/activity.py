@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from a2a_sync.cli.show import Transcript
+from a2a_sync.cli.text import without_color
 from a2a_sync.types import StreamResponse
 
 if TYPE_CHECKING:
@@ -82,9 +83,6 @@ def _progress() -> Any:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     except ImportError:
         return None
-    from click import get_current_context
-
-    color = getattr(get_current_context(silent=True), "color", None)
-    console = Console(stderr=True, markup=False, emoji=False, no_color=color is False)
+    console = Console(stderr=True, markup=False, emoji=False, no_color=without_color())
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(20), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)

@@ -31,13 +31,19 @@ class _Lines(logging.Handler):
         print_status(f"debug: {record.name}: {_QUERY.sub('?***', record.getMessage())}", dim=True)
 
 
-def enable(ctx: click.Context) -> None:
-    """Show what is called until `ctx` ends. Idempotent."""
+def is_enabled() -> bool:
+    """Calls are shown."""
+    return _enabled
+
+
+def enable(ctx: click.Context | None = None) -> None:
+    """Show what is called until `ctx` ends, or the process. Idempotent."""
     global _enabled
     if _enabled:
         return
     _enabled = True
-    ctx.call_on_close(_disable)
+    if ctx is not None:
+        ctx.call_on_close(_disable)
     handler = _Lines()
     for name in ("a2a_sync", "urllib3.connectionpool"):
         logger = logging.getLogger(name)

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
+from click.core import ParameterSource
 
 from a2a_sync import AgentCard, Client
 from a2a_sync.cli import debug
@@ -144,7 +145,11 @@ class AgentCommand(click.Command):
         values, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         settings = settings_of(ctx)
         settings.profile = values.get("profile") or settings.profile
-        if not str(values.get("url") or "").lower().startswith(_SCHEMES) and "help" not in values:
+        settings.config = Path(values["config"]) if values.get("config") else settings.config
+        urls = values.get("url")
+        first = urls[0] if isinstance(urls, (list, tuple)) and urls else urls
+        help_option = self.get_help_option(ctx)
+        if not str(first or "").lower().startswith(_SCHEMES) and not (help_option and help_option.name in values):
             profile = settings.load()
             if profile.url:
                 args = [profile.url, *args]
@@ -153,20 +158,36 @@ class AgentCommand(click.Command):
 
 def calls_agent(function: Callable[..., None]) -> Callable[..., None]:
     """Decorator of a command: adds the argument URL and the options of a connection, and passes a `Connection`."""
+    return _calls(function, click.argument("url", metavar="URL", callback=_agent_url))
 
+
+def calls_agents(function: Callable[..., None]) -> Callable[..., None]:
+    """As `calls_agent` for a command that takes several URLs; passes a list of connections with the same options."""
+    return _calls(function, click.argument("url", metavar="URL...", nargs=-1, required=True, callback=_agent_urls))
+
+
+def _calls(function: Callable[..., None], argument: Callable[..., Any]) -> Callable[..., None]:
     @wraps(function)
     def command(
-        url: str, auth: str | None, timeout: float | None, cacert: str | None, insecure: bool, **others: Any
+        url: str | tuple[str, ...],
+        auth: str | None,
+        timeout: float | None,
+        cacert: str | None,
+        insecure: bool,
+        **others: Any,
     ) -> None:
         ctx = click.get_current_context()
-        function(connection=_connection(ctx, url, auth, timeout, cacert, insecure), **others)
+        made = [
+            _connection(ctx, one, auth, timeout, cacert, insecure) for one in ([url] if isinstance(url, str) else url)
+        ]
+        function(made[0] if isinstance(url, str) else made, **others)
 
     # Click lists parameters in the reverse order: URL first, then what the command itself has.
     own = command.__dict__.pop("__click_params__", [])
     for option in reversed(_CONNECTION_OPTIONS):
         option(command)
     command.__dict__["__click_params__"].extend(own)
-    return _url_argument(command)
+    return cast("Callable[..., None]", argument(command))
 
 
 def _connection(
@@ -177,7 +198,7 @@ def _connection(
     profile = settings_of(ctx).load()
     headers: Mapping[str, str] = {}
     # What the user chose for this call outweighs the environment.
-    chosen = auth is not None and ctx.get_parameter_source("auth") is click.core.ParameterSource.COMMANDLINE
+    chosen = auth is not None and ctx.get_parameter_source("auth") is ParameterSource.COMMANDLINE
     if profile.auth is not None or profile.headers:
         if profile.url and not may_send_credentials(split_credentials(profile.url)[0], split_credentials(url)[0]):
             raise click.UsageError(
@@ -206,6 +227,10 @@ def _agent_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value
 
 
+def _agent_urls(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_agent_url(ctx, param, one) for one in value)
+
+
 def _secret(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     # The value is not shown, because the output of a terminal is often copied or recorded.
     if value is not None and not (value and value.isascii() and value.isprintable()):
@@ -213,9 +238,11 @@ def _secret(ctx: click.Context, param: click.Parameter, value: str | None) -> st
     return value
 
 
-def _debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+def show_debug(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    """The callback of an option ``--debug``: whether it was given before the command or after it."""
     if value:
         debug.enable(ctx.find_root())
+    return debug.is_enabled()
 
 
 def _no_color(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -225,25 +252,52 @@ def _no_color(ctx: click.Context, param: click.Parameter, value: bool) -> None:
             one.color = False
 
 
-debug_option: Final = click.option(
-    "--debug",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_debug,
-    help="Show calls, HTTP requests and tracebacks of errors, without credentials.",
-)
-no_color_option: Final = click.option(
-    "--no-color",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_no_color,
-    help="Print without colours, as with the environment variable NO_COLOR.",
-)
-profile_option: Final = click.option(
-    "--profile", metavar="NAME", envvar="A2A_SYNC_PROFILE", help="Profile in the configuration file."
-)
+def _setting(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    # After the command only what stands there counts: the environment does not outweigh an option before the command.
+    name = str(param.name)
+    if value is not None and (ctx.parent is None or ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE):
+        setattr(settings_of(ctx), name, value)
+
+
+def global_options() -> list[click.Option]:
+    """The options that stand before a command or after it, made for one command."""
+    return [
+        click.Option(
+            ["--profile"],
+            metavar="NAME",
+            envvar="A2A_SYNC_PROFILE",
+            expose_value=False,
+            callback=_setting,
+            help="Profile in the configuration file.",
+        ),
+        click.Option(
+            ["--config"],
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            envvar="A2A_SYNC_CONFIG",
+            expose_value=False,
+            callback=_setting,
+            help="Configuration file; config.toml in the user's folder of a2a-sync by default.",
+        ),
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=show_debug,
+            help="Show calls, HTTP requests and tracebacks of errors, without credentials.",
+        ),
+        click.Option(
+            ["--no-color"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_no_color,
+            help="Print without colours, as with the environment variable NO_COLOR.",
+        ),
+    ]
+
+
 task_argument: Final = click.argument("task_id", metavar="TASK")
 json_option: Final = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON as the protocol has it, one line each."
@@ -251,7 +305,6 @@ json_option: Final = click.option(
 #: Called with the help of the command.
 out_option: Final = partial(click.option, "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
 
-_url_argument = click.argument("url", metavar="URL", callback=_agent_url)
 _CONNECTION_OPTIONS = (
     click.option(
         "--auth",
@@ -268,7 +321,4 @@ _CONNECTION_OPTIONS = (
     ),
     click.option("--cacert", metavar="FILE", help="Trust these certificate authorities only (a PEM file or folder)."),
     click.option("--insecure", is_flag=True, help="Do not check the certificate of the server."),
-    click.option("--profile", expose_value=False, metavar="NAME", help="Profile in the configuration file."),
-    debug_option,
-    no_color_option,
 )

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 import click
 
 from a2a_sync import A2AApp, AgentHost
+from a2a_sync.cli.options import show_debug
 from a2a_sync.cli.target import TargetError, make_app
 
 #: A file that exists. Workers start in another folder with gunicorn's --chdir.
@@ -49,6 +50,7 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=True, resolve_path=True
 @click.option(
     "--debug",
     is_flag=True,
+    callback=show_debug,
     help="Show callers of an Agent the tracebacks of its exceptions; for development.",
 )
 @click.option(

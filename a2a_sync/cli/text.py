@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from typing import Any
@@ -38,9 +39,15 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
+def without_color() -> bool:
+    """Colours are switched off, by ``--no-color`` or the environment."""
+    return bool(os.environ.get("NO_COLOR")) or getattr(click.get_current_context(silent=True), "color", None) is False
+
+
 def print_status(line: str, *, error: bool = False, dim: bool = False) -> None:
     """Print one line to standard error."""
-    click.secho(clean_line(line, 4000), err=True, fg="red" if error else None, dim=dim)
+    color = False if without_color() else None
+    click.secho(clean_line(line, 4000), err=True, fg="red" if error else None, dim=dim, color=color)
 
 
 def rich_console() -> Any:
@@ -51,4 +58,4 @@ def rich_console() -> Any:
         from rich.console import Console
     except ImportError:
         return None
-    return Console(markup=False, highlight=False, emoji=False)
+    return Console(markup=False, highlight=False, emoji=False, no_color=without_color())

@@ -11,6 +11,7 @@ from click.testing import Result
 
 from a2a_sync import A2AApp
 from a2a_sync.auth import ApiKeyAuth, BearerAuth
+from a2a_sync.cli import main
 from tests.certificates import Authority
 from tests.cli.agents import Actor
 from tests.cli.conftest import served
@@ -170,6 +171,39 @@ def test_debug_shows_the_traceback_of_an_error(run: Run) -> None:
     assert failed.exit_code == 3
     assert "Traceback (most recent call last)" in failed.stderr
     assert failed.stderr.rstrip().splitlines()[-1].startswith("Error: could not connect")
+
+
+@pytest.mark.parametrize("command", main.commands)
+def test_every_command_takes_the_global_options_before_and_after_it(run: Run, command: str) -> None:
+    for option in ("--profile NAME", "--config FILE", "--debug", "--no-color"):
+        assert f"  {option} " in run("--help").stdout
+        assert f"  {option} " in run(command, "--help").stdout
+    given = ["--profile", "x", "--config", "y.toml", "--debug", "--no-color"]
+    for words in ([*given, command, "--help"], [command, *given, "--help"]):
+        assert run(*words).exit_code == 0
+
+
+def test_a_configuration_is_named_before_or_after_the_command(run: Run, url: str, tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text(f'[profile.prod]\nurl = "{url}"\n[profile.lab]\nurl = "http://127.0.0.1:1"\n')
+    given = ["--config", "other.toml", "--profile", "prod"]
+    assert run(*given, "send", "hello").stdout == "you said hello\n"
+    assert run("send", "hello", *given).stdout == "you said hello\n"
+    # What stands after the command outweighs what stands before it.
+    assert run("--profile", "lab", "--config", "none.toml", "send", "hello", *given).stdout == "you said hello\n"
+
+
+def test_a_profile_before_the_command_outweighs_the_environment(
+    run: Run, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(tmp_path, f'[profile.prod]\nurl = "{url}"\n')
+    monkeypatch.setenv("A2A_SYNC_PROFILE", "lab")
+    assert run("--profile", "prod", "send", "hello").stdout == "you said hello\n"
+
+
+def test_debug_of_serve_stands_before_or_after_it_too(run: Run) -> None:
+    for words in (["--debug", "serve", "tests.cli.agents:app"], ["serve", "tests.cli.agents:app", "--debug"]):
+        refused = run(*words)
+        assert (refused.exit_code, "--debug goes with an Agent" in refused.stderr) == (2, True), refused.stderr
 
 
 def test_json_is_one_line_for_each_document(run: Run, url: str) -> None:

@@ -325,6 +325,18 @@ def test_on_a_terminal_a_whole_markdown_answer_is_a_page_and_a_hostile_one_stays
     assert "description" in on_terminal("card", server_url)
 
 
+@pytest.mark.parametrize("words", [["send", "markdown", "--no-stream"], ["card", "--debug"], ["send", "hello"]])
+def test_a_terminal_without_colours_has_none(server_url: str, words: list[str]) -> None:
+    command, *others = words
+    colours = re.compile(r"\x1b\[(?:[\d;]*;)?(?:3[0-8]|4[0-8]|9\d)[;\d]*m|\x1b\[2m")
+    assert colours.search(on_terminal(command, server_url, *others))
+    for shown in (
+        on_terminal("--no-color", command, server_url, *others),
+        on_terminal(command, server_url, *others, "--no-color"),
+    ):
+        assert not colours.search(shown)
+
+
 @pytest.mark.parametrize("way", ["--stream", "--no-stream"])
 def test_a_terminal_shows_the_progress_of_a_download_and_a_pipe_none(server_url: str, tmp_path: Path, way: str) -> None:
     shown = on_terminal("send", server_url, "download", way, "--out", str(tmp_path))
