@@ -41,6 +41,8 @@ try:
     from crewai.flow.async_feedback import ConsoleProvider, HumanFeedbackPending, PendingFeedbackContext
     from crewai.flow.flow_config import flow_config
     from crewai.flow.persistence.base import FlowPersistence
+    from crewai.hooks import HookAborted, InterceptionPoint
+    from crewai.hooks.dispatch import scoped_hooks
     from crewai.types.streaming import StreamSession
     from crewai.utilities.streaming import create_frame_generator, create_frame_streaming_state
     from pydantic import PrivateAttr
@@ -56,6 +58,9 @@ __all__ = [
 ]
 
 _PROGRESS = "a2a_remote_progress"
+_TOKEN = "llm_stream_chunk"
+#: Where a canceled run stops, besides at tokens.
+_STOPS = (InterceptionPoint.PRE_STEP, InterceptionPoint.PRE_MODEL_CALL, InterceptionPoint.PRE_TOOL_CALL)
 #: How a model without function calling begins what it only thinks, and its answer.
 _THOUGHTS, _ANSWER = ("Thought:", "Action:"), "Final Answer:"
 
@@ -81,7 +86,7 @@ class CrewBridge(Bridge):
         super().__init__(agent, **options)
 
     def events(self, turn: Turn) -> Iterator[BridgeEvent]:
-        """Run a new crew. On the thread of the run, which a cancel leaves: crews cannot be stopped."""
+        """Run a new crew. A cancel stops it before its next step, call of a model or tool, and at the next token."""
         crew = self._given.copy() if isinstance(self._given, Crew) else self._given(turn.context)
         _refuse_console(crew)
         crew.stream = False
@@ -89,7 +94,7 @@ class CrewBridge(Bridge):
             if agent.llm is not None:
                 agent.llm.stream = True
         inputs = {"history": _history(turn), **workflow_input(turn.message)}
-        output = yield from _followed(lambda: crew.kickoff(inputs=inputs), task=str(crew.tasks[-1].id))
+        output = yield from _followed(lambda: crew.kickoff(inputs=inputs), turn, task=str(crew.tasks[-1].id))
         used = output.token_usage
         yield Usage(used.prompt_tokens, used.completion_tokens, used.successful_requests)
         yield from _final(output)
@@ -98,14 +103,31 @@ class CrewBridge(Bridge):
 # -- runs ---------------------------------------------------------------------------------------------------------------
 
 
-def _followed(run: Callable[[], Any], task: str = "", show: bool = True) -> Generator[BridgeEvent, None, Any]:
+def _followed(
+    run: Callable[[], Any], turn: Turn, task: str = "", show: bool = True
+) -> Generator[BridgeEvent, None, Any]:
     """The events of a run, which has a thread; its result is that of the generator. `task`: whose tokens are shown."""
+
+    def stop(*_: Any) -> None:
+        if turn.context.cancelled:
+            raise HookAborted("the task was canceled")
+
+    def sink(source: Any, event: BaseEvent) -> None:
+        if event.type == _TOKEN:
+            stop()
+        state.sink(source, event)
+
+    def stoppable() -> Any:
+        with scoped_hooks({point: [stop] for point in _STOPS}):
+            return run()
+
     results: list[Any] = []
     sessions: list[StreamSession[Any]] = []
     said: dict[str, tuple[str, int]] = {}
-    for frame in create_frame_generator(create_frame_streaming_state(results), run, sessions):
+    state = create_frame_streaming_state(results)
+    for frame in create_frame_generator(state._replace(sink=sink), stoppable, sessions):
         data = frame.data
-        if frame.type == "llm_stream_chunk" and show and not data.get("tool_call"):
+        if frame.type == _TOKEN and show and not data.get("tool_call"):
             if not task or data.get("task_id") == task:
                 text, shown = said.get(data["call_id"], ("", 0))
                 visible = _spoken(text + data["chunk"])
@@ -190,7 +212,7 @@ class FlowBridge(Bridge):
             earlier = _ID if pending["base"] else None
             run = lambda: flow.kickoff(inputs=inputs, restore_from_state_id=earlier)  # noqa: E731
         object.__setattr__(flow, "deps", turn.deps)
-        output = yield from _followed(run, show=self._stream)
+        output = yield from _followed(run, turn, show=self._stream)
         used = flow.usage_metrics
         yield Usage(used.prompt_tokens, used.completion_tokens, used.successful_requests)
         if isinstance(output, HumanFeedbackPending):

@@ -8,13 +8,13 @@ the conversation, and cannot ask.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any
+from copy import copy
+from functools import wraps
+from typing import Any, TypeAlias
 
 from a2a_sync.client.client import Client
-from a2a_sync.concurrency.eventloop import iterate_on_thread
 from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
@@ -55,6 +55,8 @@ __all__ = [
 ]
 
 _STATE = "langgraph"
+#: Makes the answer of the final state of a graph.
+_Answer: TypeAlias = Callable[[dict[str, Any]], Any]
 
 
 class LangGraphBridge(Bridge):
@@ -68,19 +70,12 @@ class LangGraphBridge(Bridge):
         options: those of `Bridge`. ``deps`` becomes the runtime context of the graph.
     """
 
-    public: Mapping[type[BaseException], tuple[TaskState, str]] = {
-        GraphRecursionError: (TaskState.FAILED, "the agent took too many steps")
-    }
+    public = {GraphRecursionError: (TaskState.FAILED, "the agent took too many steps")}
     modes: Sequence[str] = ("text/plain", "application/json", "image/*")
     decision = "type"
 
     def __init__(
-        self,
-        agent: Any,
-        *,
-        nodes: Collection[str] | None = None,
-        answer: Callable[[dict[str, Any]], Any] | None = None,
-        **options: Any,
+        self, agent: Any, *, nodes: Collection[str] | None = None, answer: _Answer | None = None, **options: Any
     ) -> None:
         super().__init__(agent, **options)
         self._nodes = nodes
@@ -88,28 +83,24 @@ class LangGraphBridge(Bridge):
 
     async def events(self, turn: Turn) -> AsyncIterator[BridgeEvent]:
         """Run the graph from the last good checkpoint, or resume it at the one where it asked."""
-        graph = await self.agent()
+        graph = await _asynchronous(await self.agent())
         saver = graph.checkpointer
-        calls = _Calls(graph, threaded=bool(saver) and await _is_synchronous(saver))
         shared = await asyncio.to_thread(turn.context.state.get, _STATE)
         pending: Any = turn.pending or {"at": shared or {"thread_id": f"{turn.context.key}.{turn.context.task_id}"}}
         base = pending.get("base", shared)
         given: Any = Command(resume=_resume(pending, turn.answers)) if turn.resumes else _input(graph, turn)
         values, last, node, known = {}, pending["at"], "", set[Any]()
         modes = ["messages", "updates", "custom", "values", *(["checkpoints"] if saver else [])]
-        options = {"stream_mode": modes, "subgraphs": True, "context": turn.deps}
-        if saver:
-            options["durability"] = "sync"
-        async for namespace, mode, data in calls.stream(given, _config(pending["at"]), **options):
-            if mode == "custom":
-                if isinstance(data, str):
-                    yield Note(data)
-            elif namespace:
+        options = {"stream_mode": modes, "subgraphs": True, "durability": "sync" if saver else None}
+        async for namespace, mode, data in graph.astream(given, _config(pending["at"]), context=turn.deps, **options):
+            if mode == "custom" and isinstance(data, str):
+                yield Note(data)
+            elif namespace or mode == "custom":
                 continue
             elif mode == "values":
                 values, known = data, known or {message.id for message in data.get("messages", ())}
             elif mode == "checkpoints":
-                last = {name: data["config"]["configurable"][name] for name in ("thread_id", "checkpoint_id")}
+                last = _place(data["config"])
             elif mode == "messages":
                 chunk, about = data
                 shown = self._nodes is None or about.get("langgraph_node") in self._nodes
@@ -121,13 +112,13 @@ class LangGraphBridge(Bridge):
                     for event in _reported(update, known):
                         yield event
         if saver:
-            interrupts = (await calls("get_state", _config(last))).interrupts
+            interrupts = (await graph.aget_state(_config(last))).interrupts
             if interrupts:
                 kept = [(one.id, len(_requests(one.value))) for one in interrupts]
                 questions = [question for one in interrupts for question in _questions(one)]
                 yield Ask(questions, {"at": last, "base": base, "interrupts": kept})
                 return
-            await self._keep(turn, calls, base, last, values.get("messages"), node)
+            await self._keep(turn, graph, base, last, values.get("messages"), node)
         for event in self._final(values):
             yield event
 
@@ -141,21 +132,25 @@ class LangGraphBridge(Bridge):
         if (structured := values.get("structured_response")) is not None:
             yield Data(as_json(structured))
 
-    async def _keep(self, turn: Turn, calls: _Calls, base: Any, own: Any, messages: Any, node: str) -> None:
+    async def _keep(self, turn: Turn, graph: Any, base: Any, own: Any, messages: Any, node: str) -> None:
         """Make `own` the last good checkpoint; where another task was faster, add the messages to its checkpoint."""
         while True:
             newest = await asyncio.to_thread(turn.context.state.change, lambda state: _exchange(state, base, own))  # noqa: B023
             if newest == base:
                 return
-            snapshot = await calls("get_state", _config(newest))
+            snapshot = await graph.aget_state(_config(newest))
             known = {message.id for message in snapshot.values.get("messages", ())}
             added = [message for message in messages or () if message.id not in known]
-            config = await calls("update_state", _config(newest), {"messages": added}, as_node=node)
-            base, own = newest, {name: config["configurable"][name] for name in ("thread_id", "checkpoint_id")}
+            config = await graph.aupdate_state(_config(newest), {"messages": added}, as_node=node)
+            base, own = newest, _place(config)
 
 
 def _config(checkpoint: Any) -> dict[str, Any]:
     return {"configurable": {"checkpoint_ns": "", **checkpoint}}
+
+
+def _place(config: Any) -> dict[str, Any]:
+    return {name: config["configurable"][name] for name in ("thread_id", "checkpoint_id")}
 
 
 def _exchange(state: dict[str, Any], expected: Any, new: Any) -> Any:
@@ -169,9 +164,8 @@ def _exchange(state: dict[str, Any], expected: Any, new: Any) -> Any:
 def _input(graph: Any, turn: Turn) -> Any:
     if "messages" not in graph.channels:
         return workflow_input(turn.message)
-    if graph.checkpointer:
-        return {"messages": to_chat_messages(turn.message)}
-    return {"messages": to_chat_messages(turn.context.conversation(completed_only=True))}
+    said = turn.message if graph.checkpointer else turn.context.conversation(completed_only=True)
+    return {"messages": to_chat_messages(said)}
 
 
 def _reported(update: Any, known: set[Any]) -> Iterator[BridgeEvent]:
@@ -187,9 +181,8 @@ def _reported(update: Any, known: set[Any]) -> Iterator[BridgeEvent]:
             if usage := message.usage_metadata:
                 yield Usage(usage["input_tokens"], usage["output_tokens"], 1)
         else:
-            yield ToolResult(
-                tool_call_id=message.tool_call_id, content=str(message.text), is_error=message.status == "error"
-            )
+            failed = message.status == "error"
+            yield ToolResult(tool_call_id=message.tool_call_id, content=str(message.text), is_error=failed)
 
 
 # -- questions ----------------------------------------------------------------------------------------------------------
@@ -225,30 +218,22 @@ def _decision(answer: Any) -> Any:
 # -- checkpointers without asynchronous methods -------------------------------------------------------------------------
 
 
-async def _is_synchronous(saver: Any) -> bool:
+async def _asynchronous(graph: Any) -> Any:
+    """The graph; if its checkpointer has synchronous methods only, a copy that calls those on threads."""
+    saver = copy(graph.checkpointer)
     try:
-        await saver.aget_tuple(_config({"thread_id": ""}))
+        if saver:
+            await saver.aget_tuple(_config({"thread_id": ""}))
+        return graph
     except NotImplementedError:
-        return True
-    return False
+        kind = type(saver)
+    methods = {f"a{name}": _on_thread(getattr(kind, name)) for name in ("get_tuple", "put", "put_writes")}
+    saver.__class__ = type(kind.__name__, (kind,), methods)
+    return graph.copy({"checkpointer": saver})
 
 
-class _Calls:
-    """Calls the asynchronous methods of a graph; with `threaded` the synchronous ones, on threads."""
-
-    def __init__(self, graph: Any, *, threaded: bool) -> None:
-        self._graph = graph
-        self._threaded = threaded
-
-    async def __call__(self, method: str, *arguments: Any, **named: Any) -> Any:
-        if self._threaded:
-            return await asyncio.to_thread(getattr(self._graph, method), *arguments, **named)
-        return await getattr(self._graph, f"a{method}")(*arguments, **named)
-
-    def stream(self, *arguments: Any, **named: Any) -> AsyncIterator[Any]:
-        if self._threaded:
-            return iterate_on_thread(partial(self._graph.stream, *arguments, **named))
-        return self._graph.astream(*arguments, **named)  # type: ignore[no-any-return]
+def _on_thread(method: Callable[..., Any]) -> Callable[..., Any]:
+    return wraps(method)(lambda *arguments, **named: asyncio.to_thread(method, *arguments, **named))
 
 
 # -- remote agents as tools ---------------------------------------------------------------------------------------------

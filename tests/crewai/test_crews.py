@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,56 @@ def test_a_canceled_task_is_not_remembered(serve: Any, kit: Kit) -> None:
     assert client.cancel_task(task.id).state is S.CANCELED
     kit.tools.stopped.set()
     assert send(client, "two", context_id="c").text == "You said: one, two."
+
+
+class Followed(CrewBridge):
+    """Knows when the crew of its last run has ended."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.ended = threading.Event()
+
+    def events(self, turn: Any) -> Any:
+        try:
+            yield from super().events(turn)
+        finally:
+            self.ended.set()
+
+
+class Counting(Model):
+    """Waits after its first token, like a tool that waits."""
+
+    def __init__(self, tools: Tools) -> None:
+        super().__init__()
+        self._tools = tools
+        self.calls: list[str] = []
+
+    def answer(self, turns: Any) -> Any:
+        self.calls.append(turns[-1][1])
+        return super().answer(turns)
+
+    def _emit_stream_chunk_event(self, chunk: str, **about: Any) -> None:
+        super()._emit_stream_chunk_event(chunk, **about)
+        self.calls.append(chunk)
+        self._tools.waiting.set()
+        self._tools.stopped.wait(TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("message", "calls"),
+    [("wait", ["wait"]), ("hello", ["hello", "You "])],
+    ids=["before the next call of the model", "at the next token"],
+)
+def test_a_canceled_crew_stops(serve: Any, kit: Kit, message: str, calls: list[str]) -> None:
+    model = Counting(kit.tools)
+    bridge = Followed(lambda context: kit.crew(model=model), name="shop")
+    client = serve(bridge)
+    task = client.send(message, return_immediately=True).task
+    assert kit.tools.waiting.wait(TIMEOUT)
+    client.cancel_task(task.id)
+    kit.tools.stopped.set()
+    assert bridge.ended.wait(TIMEOUT)
+    assert model.calls == calls
 
 
 @pytest.mark.parametrize("kept", ["memory:", "sqlite"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,35 @@ def test_flow_ask_gets_no_input_instead_of_that_of_the_console(serve: Any) -> No
 
 def test_the_models_that_a_flow_has_called_are_counted(serve: Any) -> None:
     assert set(send(serve(), "hello").metadata[USAGE]) == {"input_tokens", "output_tokens", "requests"}
+
+
+def test_a_canceled_flow_stops_before_its_next_method(serve: Any, kit: Kit) -> None:
+    later, ended = threading.Event(), threading.Event()
+
+    class Slow(Flow[dict[str, Any]]):
+        @start()
+        def begin(self) -> None:
+            kit.tools.waiting.set()
+            kit.tools.stopped.wait(TIMEOUT)
+
+        @listen(begin)
+        def go_on(self, _: Any) -> None:
+            later.set()
+
+    class Followed(FlowBridge):
+        def events(self, turn: Any) -> Any:
+            try:
+                yield from super().events(turn)
+            finally:
+                ended.set()
+
+    client = serve(Followed(Slow))
+    task = client.send("go", return_immediately=True).task
+    assert kit.tools.waiting.wait(TIMEOUT)
+    client.cancel_task(task.id)
+    kit.tools.stopped.set()
+    assert ended.wait(TIMEOUT)
+    assert not later.is_set()
 
 
 def test_a_state_that_is_a_dictionary_has_all_inputs(serve: Any) -> None:

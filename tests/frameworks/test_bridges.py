@@ -5,6 +5,7 @@ These tests need packages that `make test` does not install: ``make frameworks``
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 
 from a2a_sync import A2AApp, Client, DataPart, FilePart, Task, TaskArtifactUpdateEvent, TaskState
 from a2a_sync.auth import BearerAuth
+from a2a_sync.concurrency.eventloop import shared_loop
 from a2a_sync.integrations.bridge import USAGE, Bridge
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import TaskStatusUpdateEvent
@@ -165,6 +167,25 @@ def test_a_canceled_run_stops_its_tool_and_is_not_remembered(serve: Any, kit: An
         client.cancel_task(stream.task_id)
     assert kit.tools.stopped.wait(2)
     assert send(client, "two", context_id="c").text == "You said: one, two."
+
+
+def tasks_of_the_loop() -> set[Any]:
+    return asyncio.all_tasks(shared_loop.get().loop)
+
+
+@pytest.mark.parametrize("tool", ["wait", "doze"])
+def test_nothing_of_a_canceled_run_goes_on(serve: Any, kit: Any, tool: str) -> None:
+    client = serve()
+    send(client, "add")
+    before = tasks_of_the_loop()
+    task = client.send(tool, return_immediately=True).task
+    assert (kit.tools.waiting if tool == "wait" else kit.tools.dozing).wait(TIMEOUT)
+    assert tasks_of_the_loop() - before
+    client.cancel_task(task.id)
+    # A thread cannot be stopped: its tool returns to a run that has ended.
+    kit.tools.awake.set()
+    eventually(lambda: not tasks_of_the_loop() - before)
+    assert client.get_task(task.id).state is S.CANCELED
 
 
 @pytest.mark.parametrize("kept", ["memory:", "sqlite"])

@@ -19,7 +19,7 @@ from langgraph.types import interrupt
 from a2a_sync import A2AApp, Client, TaskState
 from a2a_sync.integrations.langgraph import LangGraphBridge
 from a2a_sync.types import TaskStatusUpdateEvent
-from tests.frameworks.brain import Tools
+from tests.frameworks.brain import TIMEOUT, Tools
 
 S = TaskState
 
@@ -101,13 +101,20 @@ def test_a_checkpointer_without_asynchronous_methods(tmp_path: Path, serve: Any)
         from langchain.agents.middleware import HumanInTheLoopMiddleware
 
         middleware = HumanInTheLoopMiddleware(interrupt_on={"buy": True})
-        client = serve(create_agent(kit.model, [kit.tools.buy], middleware=[middleware], checkpointer=kit.saver))
+        tools = [kit.tools.buy, kit.tools.wait]
+        client = serve(create_agent(kit.model, tools, middleware=[middleware], checkpointer=kit.saver))
         assert [client.send(text, context_id="c").text for text in ("one", "two")] == [
             *("You said: one.", "You said: one, two.")
         ]
         asked = client.send("buy", context_id="c").task
         assert asked.state is S.INPUT_REQUIRED
         assert client.send("yes", task_id=asked.id).text == "Done: bought a boat."
+        # The graph runs on the event loop, so its asynchronous tools work, and a cancel stops them.
+        waits = client.send("wait", context_id="c", return_immediately=True).task
+        assert kit.tools.waiting.wait(TIMEOUT)
+        client.cancel_task(waits.id)
+        assert kit.tools.stopped.wait(2)
+        assert client.send("three", context_id="c").text == "You said: one, two, buy, three."
     connection.close()
 
 
