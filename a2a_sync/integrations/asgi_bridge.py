@@ -371,7 +371,7 @@ def environ_of(scope: Scope, bridge: Bridge) -> dict[str, Any]:
         "SERVER_NAME": host,
         "SERVER_PORT": str(port or 80),
         "SERVER_PROTOCOL": "HTTP/" + scope.get("http_version", "1.1"),
-        "REMOTE_ADDR": (scope.get("client") or ("", 0))[0],
+        "REMOTE_ADDR": _peer_address(scope),
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope.get("scheme", "http"),
         "wsgi.input": io.BufferedReader(bridge.body),
@@ -386,6 +386,15 @@ def environ_of(scope: Scope, bridge: Bridge) -> dict[str, Any]:
     for name, value in scope.get("headers", ()):
         _add_header(environ, name.decode("latin-1"), value.decode("latin-1"))
     return environ
+
+
+def _peer_address(scope: Scope) -> str:
+    """The address of the other end of the connection: ``""`` for a Unix socket, ``unknown`` where the server lost it."""
+    client, server = scope.get("client"), scope.get("server")
+    if client:
+        return str(client[0])
+    # A client that resets its connection has no address any more, and must not pass for one of this machine.
+    return "" if server and server[1] is None else "unknown"
 
 
 def _add_header(environ: dict[str, Any], name: str, value: str) -> None:

@@ -222,6 +222,20 @@ def test_headers_arrive_as_a_wsgi_server_gives_them(make: Callable[..., ASGIApp]
 
 
 @pytest.mark.parametrize(
+    ("server", "address"),
+    [
+        # A Unix socket has a path and no port.
+        (("unix.sock", None), ""),
+        ((HOST, 80), "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_a_caller_without_an_address_is_local_at_a_unix_socket_only(server: Any, address: str) -> None:
+    scope = make_scope(server=server, client=None)
+    assert asgi_bridge.environ_of(scope, asgi_bridge.Bridge(None, scope, None, Limits()))["REMOTE_ADDR"] == address  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("root", "path", "expected"),
     [
         ("", CARD, "/"),

@@ -11,6 +11,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Mount
 
+from a2a_sync.auth import MTLSAuth
 from a2a_sync.integrations.asgi import ASGIApp
 from tests.hosts.sites import PREFIX, THREADS, make_app
 
@@ -40,3 +41,5 @@ async def named(request: Request, call_next: Any) -> Any:
 alone = bridge()
 #: For a stopping server: tasks are stored, and runs have a short grace time.
 stopping = ASGIApp(make_app(store=os.environ.get("STORE")), grace=0.2)
+#: Callers are named by a proxy at 127.0.0.1.
+proxied = ASGIApp(make_app(auth=MTLSAuth(header="X-Client-Subject", proxies=["127.0.0.1"])))
