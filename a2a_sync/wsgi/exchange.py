@@ -305,6 +305,9 @@ class Exchange:
             headers: sent besides those of the call.
         """
         lines = [*(headers or {}).items(), *self._response_headers.items()]
+        if self.method in ("GET", "HEAD"):
+            # Of one caller: the URL is the same for all, and a cache may not know by which header they differ.
+            lines.append(("Cache-Control", "private, no-store"))
         if status != HTTPStatus.NO_CONTENT:
             lines += [("Content-Type", media_type), ("Content-Length", str(len(body)))]
         if error is not None and error.retry_after:

@@ -11,7 +11,7 @@ from a2a_sync.bindings.routes import V03_PREFIX, Paths, RouteMatch, WrongVerbErr
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.codec.fields import shown
 from a2a_sync.errors import AgentError, VersionNotSupportedError
-from a2a_sync.operations import GET_EXTENDED_CARD, AnyOperation, Call, Endpoint
+from a2a_sync.operations import AnyOperation, Call, Endpoint
 from a2a_sync.types import SendMessageRequest
 from a2a_sync.wsgi.exchange import Exchange, internal_error
 from a2a_sync.wsgi.options import HTTPOptions
@@ -21,8 +21,6 @@ from a2a_sync.wsgi.streaming import EVENT_STREAM
 _WILDCARDS = ("*/*", "application/*")
 #: The prefix of the user agent of Python's official SDK of 0.3, which is that of its HTTP library.
 _DOUBLE_BASE64_AGENT = "python-httpx/"
-#: Headers of the responses to some operations. An extended card is for one caller (spec 13.3).
-_HEADERS: dict[AnyOperation, dict[str, str]] = {GET_EXTENDED_CARD: {"Cache-Control": "private, no-store"}}
 
 
 class HttpJsonService:
@@ -74,8 +72,7 @@ class HttpJsonService:
             return exchange.stream(result, http_json.BareEvents(), codec)
         # An operation without a result sends an empty object: some clients read JSON whatever the status is.
         answer = http_json.write_result({} if operation.response is None else codec.dump_result(operation, result))
-        media_type = self._media_type_of(exchange, codec)
-        return exchange.answer(200, answer, media_type=media_type, headers=_HEADERS.get(operation))
+        return exchange.answer(200, answer, media_type=self._media_type_of(exchange, codec))
 
     def _double_base64(
         self, headers: Mapping[str, str], codec: Codec, operation: AnyOperation, params: dict[str, Any]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from a2a_sync import Client, Task, TaskState
+from a2a_sync import Client, Task, TaskNotFoundError, TaskState
 from tests.engine import eventually
 from tests.hosts.host import Host
 from tests.hosts.sites import PREFIX, THREADS
@@ -289,3 +289,24 @@ def test_the_configuration_in_the_documentation_publishes_an_agent(certificate: 
             assert addresses(site.card()) == {site.url + "/"}
             with site.session() as session, Client(site.url, session=session) as client:
                 assert client.send("echo hi").text == "echo: hi"
+
+
+# -- caches -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cache_that_stores_what_no_header_forbids_keeps_the_tasks_of_callers_apart(tmp_path: Path) -> None:
+    port = free_port()
+    caching = f"proxy_cache_path {tmp_path}/cache keys_zone=all:1m;"
+    with gunicorn("tests.hosts.sites.flask_site:application", threads=THREADS) as server:
+        directives = "proxy_set_header Host $http_host; proxy_cache all; proxy_cache_valid any 1m;"
+        location = f"location / {{ proxy_pass {server.url}; {directives} }}"
+        with nginx_with(tmp_path, f"{caching} server {{ listen {HOST}:{port}; {location} }}", port) as proxy:
+            host = Host("nginx", proxy, PREFIX)
+            with Client(host.url, protocol_binding="HTTP+JSON", headers={"X-User": "ada"}) as ada:
+                task = ada.send("echo a secret").task
+                assert [one.id for one in ada.list_tasks().tasks] == [task.id]
+                assert ada.get_task(task.id).text == "echo: a secret"
+            with Client(host.url, protocol_binding="HTTP+JSON", headers={"X-User": "bob"}) as bob:
+                assert bob.list_tasks().tasks == ()
+                with pytest.raises(TaskNotFoundError):
+                    bob.get_task(task.id)
