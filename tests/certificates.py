@@ -21,15 +21,19 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
         self.ca = self._write("ca", self._certificate(self._name, self._key.public_key(), []))
 
-    def issue(self, *names: str, organization: str = "", days: int = 1) -> tuple[str, str]:
-        """Issue a certificate for these host names or addresses, the first of which is the subject, from two days ago to `days` from now.
+    def issue(
+        self, *names: str, organization: str = "", days: int = 1, subject: x509.Name | None = None
+    ) -> tuple[str, str]:
+        """Issue a certificate for these host names or addresses, from two days ago to `days` from now.
+
+        The subject is `subject`, by default the first of the names.
 
         Returns:
             The paths of the certificate and of its key.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization)] if organization else []
-        subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+        subject = subject or x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         certificate = self._certificate(subject, key.public_key(), list(names), days)
         text = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -357,9 +357,13 @@ def peer_certificate(environ: WSGIEnvironment) -> PeerCertificate | None:
 
 
 def _distinguished_name(certificate: dict[str, Any]) -> str:
-    pairs = [pair for relative in certificate.get("subject", ()) for pair in relative]
-    return ",".join(f"{_ATTRIBUTES.get(name, name)}={_escaped(value)}" for name, value in reversed(pairs))
+    """The subject of `certificate` (RFC 4514). No two subjects have the same text."""
+    return ",".join(
+        "+".join(f"{_ATTRIBUTES.get(name, name)}={_escaped(value)}" for name, value in relative)
+        for relative in reversed(certificate.get("subject", ()))
+    )
 
 
 def _escaped(value: str) -> str:
-    return re.sub(r'([,+"\\<>;=])', r"\\\1", value)
+    value = re.sub(r'[,+"\\<>;=]|^[ #]| $', r"\\\g<0>", value)
+    return re.sub(r"[\0-\x1f\x7f]", lambda found: f"\\{ord(found[0]):02X}", value)

@@ -7,16 +7,19 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 from werkzeug.serving import make_server
 
 from a2a_sync import A2AApp, AgentCard, Client
 from a2a_sync.auth.schemes import MTLSAuth
 from a2a_sync.card import AgentInterface
-from a2a_sync.errors import AgentError, ConnectError
+from a2a_sync.errors import AgentError, ConnectError, TransportError
 from a2a_sync.wsgi.options import HTTPOptions
 from tests.auth.test_admission import Known, caller_of, served
 from tests.certificates import Authority
@@ -62,6 +65,51 @@ def test_the_connection_says_whose_certificate_it_is(authority: Authority) -> No
 
     assert refused.value.reason == "UNAUTHENTICATED"
     assert task.artifacts[0].parts[0].data["id"] == r"CN=ada,O=Engines\, Ltd"  # type: ignore[union-attr]
+
+
+CN, ORGANIZATION, UNIT = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME
+#: Subjects, as lists of their relative names, that look like others if written carelessly.
+SUBJECTS = {
+    "CN=ada,O=Example": [[(ORGANIZATION, "Example")], [(CN, "ada")]],
+    "CN=ada+O=Example": [[(CN, "ada"), (ORGANIZATION, "Example")]],
+    r"CN=ada\,O\=Example": [[(CN, "ada,O=Example")]],
+    r"CN=ada\+O\=Example": [[(CN, "ada+O=Example")]],
+    r"CN=\ ada\ ": [[(CN, " ada ")]],
+    r"CN=\#ada": [[(CN, "#ada")]],
+    r"CN=ada\0ACN\=bob": [[(CN, "ada\nCN=bob")]],
+    r"CN=ada\\0A": [[(CN, "ada\\0A")]],
+    "CN=ada,CN=eve": [[(CN, "eve")], [(CN, "ada")]],
+    "OU=a,OU=b,CN=ada": [[(CN, "ada")], [(UNIT, "b")], [(UNIT, "a")]],
+}
+
+
+@pytest.mark.parametrize(("subject", "names"), SUBJECTS.items(), ids=SUBJECTS)
+def test_no_two_subjects_are_one_caller(
+    subject: str, names: list[list[tuple[x509.ObjectIdentifier, str]]], authority: Authority
+) -> None:
+    name = x509.Name(
+        x509.RelativeDistinguishedName([x509.NameAttribute(*pair) for pair in relative]) for relative in names
+    )
+    certificate = authority.issue("subject", subject=name)
+    with (
+        A2AApp(Known(), auth=MTLSAuth()) as app,
+        serving(app, authority) as url,
+        Client(url, session=trusting(authority, certificate)) as client,
+    ):
+        assert client.send("hi").task.artifacts[0].parts[0].data["id"] == subject  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("foreign", [True, False], ids=["of another authority", "expired"])
+def test_a_certificate_that_is_not_valid_is_refused(foreign: bool, authority: Authority, tmp_path: Path) -> None:
+    issuer = Authority(tmp_path) if foreign else authority
+    certificate = issuer.issue("mallory", days=1 if foreign else -1)
+    with (
+        A2AApp(Known(), auth=MTLSAuth()) as app,
+        serving(app, authority) as url,
+        Client(url, session=trusting(authority, certificate)) as client,
+        pytest.raises(TransportError),
+    ):
+        client.send("hi")
 
 
 @pytest.mark.parametrize("said", ["NONE", "FAILED:expired", "GENEROUS", ""])
