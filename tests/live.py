@@ -42,7 +42,7 @@ def live_server(
     url: str,
     *,
     environment: Mapping[str, str] | None = None,
-    wait: float = 20.0,
+    wait: float = 60.0,
     listener: socket.socket | None = None,
     folder: Path = ROOT,
 ) -> Iterator[LiveServer]:
@@ -63,7 +63,7 @@ def gunicorn(
     workers: int = 1,
     worker: str = worker_class,
     environment: Mapping[str, str] | None = None,
-    wait: float = 20.0,
+    wait: float = 60.0,
 ) -> Iterator[LiveServer]:
     """Serve ``module:attribute`` with threaded workers on a free port. `options` are gunicorn's."""
     kind = ["--worker-class", worker, "--threads", str(threads), "--workers", str(workers)]
@@ -77,7 +77,7 @@ def gunicorn_gevent(
     *options: str,
     workers: int = 1,
     environment: Mapping[str, str] | None = None,
-    wait: float = 20.0,
+    wait: float = 60.0,
 ) -> Iterator[LiveServer]:
     """Like `gunicorn`, with gevent workers and their settings."""
     kind = ["-c", "python:a2a_sync.gunicorn.gevent", "--workers", str(workers)]
@@ -94,7 +94,7 @@ def _gunicorn(arguments: list[str], environment: Mapping[str, str] | None, wait:
 
 @contextmanager
 def uvicorn(
-    target: str, *options: str, environment: Mapping[str, str] | None = None, wait: float = 20.0
+    target: str, *options: str, environment: Mapping[str, str] | None = None, wait: float = 60.0
 ) -> Iterator[LiveServer]:
     """Serve ``module:attribute``, an ASGI application, with uvicorn on a free port. `options` are uvicorn's."""
     with socket.create_server((HOST, 0), backlog=256) as listener:
