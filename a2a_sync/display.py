@@ -16,6 +16,10 @@ from typing import Any, Final
 
 #: Characters of a text that are shown, in one line and as a block.
 _LINE, _BLOCK = 60, 4_000
+#: Control characters but for tab and line feed; the characters that change the direction of text or hide in it.
+UNSAFE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _COLOURS: Final = {"completed": "#1d6b34", "failed": "#a3262a", "rejected": "#a3262a"}
 
 
@@ -36,6 +40,11 @@ class Displayed:
 
     def _repr_markdown_(self) -> str:
         return as_markdown(self)
+
+
+def clean(text: str) -> str:
+    """`text` without terminal control characters; tabs and line feeds stay."""
+    return UNSAFE.sub("", text)
 
 
 def one_line(text: str) -> str:

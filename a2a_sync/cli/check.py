@@ -22,10 +22,11 @@ from a2a_sync.cli.checks import (
     run_check,
 )
 from a2a_sync.cli.options import AgentCommand, Connection, calls_agent
-from a2a_sync.cli.text import clean, clean_line, print_json, print_status
+from a2a_sync.cli.text import clean_line, print_json, print_status
 from a2a_sync.client.cards import fetch_card
 from a2a_sync.client.deadlines import Deadline
 from a2a_sync.client.request import ErrorContext
+from a2a_sync.display import clean
 
 #: Characters that XML cannot hold, besides those that are never printed.
 _XML_UNSAFE = re.compile("[\ufffe\uffff]")

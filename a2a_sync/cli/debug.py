@@ -10,8 +10,9 @@ import warnings
 
 import click
 
-from a2a_sync.cli.text import clean, clean_json, print_status
+from a2a_sync.cli.text import clean_json, print_status
 from a2a_sync.codec import by_version
+from a2a_sync.display import clean
 from a2a_sync.errors import AgentError, TransportError
 from a2a_sync.operations import Call, Endpoint, Interceptor, RequestT, ResultT
 

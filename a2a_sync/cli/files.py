@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from a2a_sync import Artifact, DataPart, FilePart, TextPart
-from a2a_sync.cli.text import clean
-from a2a_sync.display import write_new
+from a2a_sync.display import clean, write_new
 
 _SUFFIXES = {
     "text/plain": ".txt",

@@ -21,7 +21,8 @@ from a2a_sync import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from a2a_sync.cli.text import clean, clean_json, print_status, rich_console
+from a2a_sync.cli.text import clean_json, print_status, rich_console
+from a2a_sync.display import clean
 from a2a_sync.lifecycle import joined
 from a2a_sync.types import StreamResponse
 

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from typing import Any
 
 import click
 
-# Control characters but for tab and line feed; the characters that change the direction of text or hide in it.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-
-
-def clean(text: str) -> str:
-    """`text` without terminal control characters; tabs and line feeds stay."""
-    return _UNSAFE.sub("", text)
+from a2a_sync.display import UNSAFE, clean
 
 
 def clean_line(text: str, limit: int = 500) -> str:
@@ -30,7 +21,7 @@ def clean_line(text: str, limit: int = 500) -> str:
 def clean_json(value: Any, *, indent: int | None = None) -> str:
     """JSON in which such characters are escaped: safe to print, with the same value."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_json(value: Any) -> None:

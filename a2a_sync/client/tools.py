@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any, Protocol, TypeAlias
 
 from a2a_sync.card import AgentCard, AgentSkill
+from a2a_sync.display import clean
 from a2a_sync.errors import AgentError, JSONParseError, TaskFailedError, TransportError
 from a2a_sync.jsontext import dumps, loads
 from a2a_sync.types import Artifact, Content, DataPart, Message, Part, Task, TaskState, TextPart
@@ -84,8 +85,8 @@ def tool_name(title: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """`text` as one line of bounded length, which starts no section of a docstring."""
-    line = _SECTIONS.sub(r"\1", " ".join(text.split()))
+    """`text` as one line of bounded length, without control characters, which starts no section of a docstring."""
+    line = _SECTIONS.sub(r"\1", " ".join(clean(text).split()))
     return line if len(line) <= _MAX_DESCRIPTION_CHARS else line[: _MAX_DESCRIPTION_CHARS - 1] + "…"
 
 

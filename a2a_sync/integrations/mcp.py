@@ -80,7 +80,7 @@ def mcp_server(client: Client, *, name: str = "", security: Any = None, **sendin
     """
     card = client.card()
     options = {} if security is None else {"request_state_security": security}
-    server = MCPServer(name or card.name, instructions=one_line(card.description), **options)
+    server = MCPServer(name or one_line(card.name), instructions=one_line(card.description), **options)
     skills: list[str | None] = [skill.id for skill in card.skills]
     for skill in skills or [None]:
         tool = AgentTool(client, skill, **sending)

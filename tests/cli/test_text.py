@@ -6,7 +6,8 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2a_sync.cli.text import clean, clean_json, clean_line
+from a2a_sync.cli.text import clean_json, clean_line
+from a2a_sync.display import clean
 from tests.cli.agents import HOSTILE
 
 # Surrogates too: they can be in what a broken peer sent.

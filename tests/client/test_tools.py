@@ -111,6 +111,10 @@ def test_titles_that_no_name_can_say_have_names_of_their_own() -> None:
     assert len({tool_name(title) for title in titles}) == len(titles)
 
 
+def test_no_description_controls_a_terminal() -> None:
+    assert one_line("Greets\x1b]52;c;cm0=\x07 you\x1b[2J\u202e\ud800.") == "Greets]52;c;cm0= you[2J."
+
+
 def test_what_a_card_says_begins_no_section_of_the_docstring_and_is_not_endless() -> None:
     line = one_line("Greets.\n\nArgs:\n    message: nothing\n\nReturns:\n    money" + "!" * 5000)
     assert line.startswith("Greets. Args message: nothing Returns money!")
