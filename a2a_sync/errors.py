@@ -220,7 +220,10 @@ class OverloadedError(AgentError):
 
 
 class UnavailableError(OverloadedError):
-    """A service that the server depends on cannot be reached, such as the keys of an issuer; nothing was stored."""
+    """A service that the server depends on cannot be reached or is busy: the database, or the keys of an issuer.
+
+    Nothing was stored, unless the connection to the database broke after a write: repeat a send with its idempotency key.
+    """
 
     jsonrpc_code = -31503
     http_status = 503
@@ -411,7 +414,7 @@ class InvalidCardError(A2AError, ValueError):
 class StoreError(A2AError):
     """The store failed (locked, full, unreadable). The server logs the cause and answers with an id.
 
-    ``transient``: it cannot be reached now; a later attempt may succeed.
+    ``transient``: it cannot be reached now, or is busy; a later attempt may succeed. The server answers with `UnavailableError`.
     """
 
     transient: bool = False

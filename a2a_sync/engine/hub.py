@@ -21,7 +21,7 @@ from a2a_sync.errors import AgentError, StoreError, TaskNotFoundError
 from a2a_sync.lifecycle import Entry, Fold, ends_run, pauses
 from a2a_sync.operations import StreamItem
 from a2a_sync.stores.base import LOG_PAGE_BYTES, LogPage, Owner, PubSub, TaskBatch, TaskStore
-from a2a_sync.telemetry.incidents import incident
+from a2a_sync.telemetry.incidents import call_error
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, Role, Task, TaskState
 
@@ -437,7 +437,7 @@ class TaskEventStream:
             if isinstance(error, StoreError) and error.transient and self._may_try_again(timeout):
                 return []
             self._ended = True
-            raise incident(logger, "a log cannot be read", {"task_id": self.task_id}) from None
+            raise call_error(logger, "a log cannot be read", {"task_id": self.task_id}) from None
         self._failing_since = None
         return items
 

@@ -45,7 +45,7 @@ from a2a_sync.server.ownership import OwnerResolver, scope_to_owner
 from a2a_sync.server.readiness import Readiness
 from a2a_sync.stores.base import Owner
 from a2a_sync.telemetry import tracing
-from a2a_sync.telemetry.incidents import incident
+from a2a_sync.telemetry.incidents import call_error
 from a2a_sync.telemetry.logs import get_logger, log_context
 from a2a_sync.telemetry.tracing import traced
 from a2a_sync.types import GetTaskRequest
@@ -170,7 +170,8 @@ class AgentService(Components):
         """The result of a call, or its stream of events. Blocks the calling thread as long as the call takes.
 
         Raises:
-            AgentError: every failure; an unexpected exception is logged, and raised as an `InternalError` with its id.
+            AgentError: every failure; an unexpected exception is logged, and raised as an `InternalError` with its id. Where the
+                store cannot be reached now, an `UnavailableError`.
         """
         self._work.start()
         name = call.operation.name
@@ -180,7 +181,7 @@ class AgentService(Components):
             except AgentError:
                 raise
             except Exception:
-                raise incident(logger, "request failed", {"method": name}, debug=self.engine.debug) from None
+                raise call_error(logger, "request failed", {"method": name}, debug=self.engine.debug) from None
 
     def codecs(self, binding: str) -> dict[str, Codec]:
         """The codec of each version that is served over `binding`, the preferred version first."""

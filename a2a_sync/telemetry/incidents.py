@@ -1,4 +1,7 @@
-"""Unexpected exceptions: the caller receives an id (with ``debug`` also a traceback), and the log has the details under that id."""
+"""Unexpected exceptions: the caller receives an id (with ``debug`` also a traceback), and the log has the details under that id.
+
+A store that cannot be reached now is expected: the caller is asked to retry.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from collections.abc import Callable
 from logging import LoggerAdapter
 from typing import Any
 
-from a2a_sync.errors import InternalError
+from a2a_sync.errors import AgentError, InternalError, StoreError, UnavailableError
 from a2a_sync.types import new_id
 
+#: When a call that the store could not serve may be repeated, in seconds.
+_STORE_RETRY_AFTER = 1.0
 #: The most characters of a traceback, from its end.
 _MAX_TRACEBACK = 16_000
 
@@ -40,3 +45,15 @@ def incident(
         for observe in observers:
             observe(message, caught)
     return InternalError(message)
+
+
+def call_error(logger: LoggerAdapter[Any], what: str, extra: dict[str, str], *, debug: bool = False) -> AgentError:
+    """The error for the caller of a call whose exception is being handled.
+
+    An `UnavailableError` where the store cannot be reached now, whose cause is logged in one line; else an `incident`.
+    """
+    caught = sys.exception()
+    if isinstance(caught, StoreError) and caught.transient:
+        logger.warning("%s: %s", what, caught, extra=extra, stacklevel=2)
+        return UnavailableError(retry_after=_STORE_RETRY_AFTER)
+    return incident(logger, what, extra, debug=debug)

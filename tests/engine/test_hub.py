@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from a2a_sync.engine import hub
 from a2a_sync.engine.hub import EventHub, SingleItemStream, Subscription, TaskEventStream, Waiter
-from a2a_sync.errors import InternalError, StoreError
+from a2a_sync.errors import InternalError, StoreError, UnavailableError
 from a2a_sync.operations import RunRequest, StreamItem
 from a2a_sync.stores.base import Owner, RunRevoked
 from a2a_sync.stores.memory import MemoryStore
@@ -507,7 +507,7 @@ def test_a_store_that_cannot_be_reached_for_long_ends_streams(monkeypatch):
     stream = log.stream(size=1)
     stream._subscription.catch_up()
     log.store.broken = True
-    with pytest.raises(InternalError):
+    with pytest.raises(UnavailableError):
         collect(stream)
     assert stream.poll(0) is None
 

@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+import werkzeug.test
 
-from a2a_sync.errors import StoreError
+from a2a_sync import A2AApp, Agent, Client
+from a2a_sync.errors import StoreError, UnavailableError
 from a2a_sync.operations import RunRequest, SendKey
 from a2a_sync.stores import PostgresStore, open_store
 from a2a_sync.stores.base import (
@@ -46,6 +49,7 @@ from a2a_sync.testing.storecontract.making import (
 from a2a_sync.testing.storecontract.webhooks import webhook
 from a2a_sync.types import TaskState
 from tests.certificates import Authority
+from tests.engine import Served
 from tests.live import HOST, ROOT
 from tests.services.conftest import psycopg
 from tests.services.servers import Postgres, wait_until
@@ -271,6 +275,67 @@ def test_a_call_for_which_no_connection_is_free_fails_at_its_limit(make_store, p
             store.head(MINE, run.head.id)
     waiting.join(TIMEOUT)
     assert not waiting.is_alive()
+
+
+def test_calls_that_wait_for_a_connection_get_it_in_the_order_in_which_they_came():
+    pool, order = database._Pool(1), []
+    deadline = time.monotonic() + TIMEOUT
+
+    def wait(number):
+        connection, generation = pool.lease(deadline)
+        order.append(number)
+        pool.give_back(connection, generation)
+
+    _, generation = pool.lease(deadline)
+    threads = []
+    for number in range(5):
+        threads.append(threading.Thread(target=wait, args=(number,), daemon=True))
+        threads[-1].start()
+        wait_until(lambda number=number: len(pool._waiting) > number)
+    assert pool.lease(time.monotonic()) is None
+    pool.give_back(None, generation)
+    # A call that comes now does not overtake them.
+    wait(5)
+    assert order == [0, 1, 2, 3, 4, 5]
+
+
+def test_many_streams_that_begin_at_once_in_one_process_share_its_connections(make_store):
+    gate = threading.Event()
+    served = Served(lambda message, context: gate.wait(TIMEOUT), store=make_store(), server_threads=1000)
+    with closing(served):
+        task_id = served.begin()
+        together = threading.Barrier(500)
+
+        def subscribe():
+            together.wait(TIMEOUT)
+            return served.subscribe(task_id).poll(0)
+
+        firsts = concurrently(*[subscribe] * 500)
+        gate.set()
+        assert {first[0].event.id if isinstance(first, list) else repr(first) for first in firsts} == {task_id}
+
+
+def test_a_call_that_gets_no_connection_is_refused_and_may_be_repeated(make_store, caplog):
+    store = make_store(pool=1, timeout=0.1)
+    agent = Agent("busy")
+    agent.message(lambda message, context: "done")
+    with A2AApp(agent, store=store) as app, Client(app) as client:
+        task = client.send("go").task
+        pool = store._database._pool
+        connection, generation = pool.lease(time.monotonic() + TIMEOUT)
+        for call in (partial(client.get_task, task.id), partial(client.subscribe, task.id), partial(client.send, "go")):
+            with pytest.raises(UnavailableError) as caught:
+                call()
+            assert caught.value.retry_after == 1.0
+        answer = werkzeug.test.Client(app).get(f"/tasks/{task.id}", headers={"A2A-Version": "1.0"})
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert answer.json["error"]["status"] == "UNAVAILABLE"
+        pool.give_back(connection, generation)
+        assert client.get_task(task.id).status == task.status
+        assert client.list_tasks().total_size == 1
+    refusals = [record for record in caplog.records if record.getMessage().startswith("request failed: PostgreSQL at ")]
+    assert [record.exc_info for record in refusals] == [None] * 4
+    assert all("raise pool=" in record.getMessage() for record in refusals)
 
 
 # -- processes ----------------------------------------------------------------------------------------------------------------

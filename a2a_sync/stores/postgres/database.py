@@ -10,6 +10,7 @@ import os
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -104,41 +105,70 @@ def public_name(parameters: Mapping[str, str]) -> str:
 
 
 class _Pool:
-    """The connections of one process."""
+    """The connections of one process. Calls that wait for one get it in the order in which they came."""
 
     def __init__(self, size: int) -> None:
         self.prepared = False
         self.preparing = threading.Lock()
         #: None: not known yet. True: a proxy gives statements to changing sessions of the server.
         self.pooled: bool | None = None
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._free = size
+        self._waiting: deque[threading.Event] = deque()
         self._generation = 0
 
     def lease(self, deadline: float) -> tuple[Connection | None, int] | None:
         """An idle connection, or None in its place: the caller opens one. None: all were in use until `deadline`."""
-        with self._changed:
-            while not self._free:
-                if not self._changed.wait(max(0.0, deadline - time.monotonic())) and not self._free:
-                    return None
-            self._free -= 1
+        if not self._await_turn(deadline):
+            return None
+        with self._lock:
             return (self._idle.pop() if self._idle else None), self._generation
+
+    def _await_turn(self, deadline: float) -> bool:
+        """Wait until this call may use a connection; False: `deadline` came first."""
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return True
+            turn = threading.Event()
+            self._waiting.append(turn)
+        came = False
+        try:
+            came = turn.wait(max(0.0, deadline - time.monotonic()))
+        finally:
+            if not came:
+                # It may have come meanwhile, and belongs to another call then.
+                self._withdraw(turn)
+        return came
+
+    def _withdraw(self, turn: threading.Event) -> None:
+        with self._lock:
+            if turn.is_set():
+                self._pass_on()
+            else:
+                self._waiting.remove(turn)
+
+    def _pass_on(self) -> None:
+        """Let the next call use what another one does not need. With the lock."""
+        if self._waiting:
+            self._waiting.popleft().set()
+        else:
+            self._free += 1
 
     def give_back(self, connection: Connection | None, generation: int) -> None:
         """End a lease. A connection of a generation that was discarded is closed; None: there is none to give back."""
-        with self._changed:
-            self._free += 1
+        with self._lock:
             if connection is not None and generation == self._generation:
                 self._idle.append(connection)
                 connection = None
-            self._changed.notify()
+            self._pass_on()
         if connection is not None:
             connection.close()
 
     def discard_all(self) -> None:
         """Close all idle connections, and those in use when they are given back."""
-        with self._changed:
+        with self._lock:
             self._generation += 1
             idle, self._idle = self._idle, []
         for connection in idle:
