@@ -1,12 +1,15 @@
-"""Where the servers of the fault tests keep their tasks; `tests.services` puts other stores in its place."""
+"""Where the servers of the fault tests keep their tasks and execute their runs; `tests.services` replaces both."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from tests.live import LiveServer, gunicorn
 
 
 @dataclass
@@ -26,6 +29,19 @@ class Place:
     @property
     def environment(self) -> dict[str, str]:
         return {"FAULT_STORE": self.store, "FAULT_RUNS": str(self.runs), **self.variables}
+
+    @contextmanager
+    def server(self, target: str, *, workers: int, environment: Mapping[str, str]) -> Iterator[LiveServer]:
+        """A server of `target`, with whatever else executes its runs."""
+        options = ("-c", "python:a2a_sync.gunicorn")
+        with gunicorn(
+            target, *options, threads=self.threads, workers=workers, environment={**environment, **self.variables}
+        ) as server:
+            yield server
+
+    def parents(self, server: LiveServer) -> list[int]:
+        """The processes whose children serve requests and execute runs."""
+        return [server.pid]
 
 
 @pytest.fixture

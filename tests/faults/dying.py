@@ -84,11 +84,12 @@ class RetryingCounter(Counter):
     on_worker_lost = "retry"
 
 
-def make_app(agent: Agent) -> A2AApp:
+def make_app(agent: Agent, *, job_queue: Any = None) -> A2AApp:
     store = open_store(os.environ["DYING_STORE"])
     Killer(store, Path(os.environ["DYING_PLAN"]))
     beat = float(os.environ.get("DYING_BEAT", "0.2"))
-    return A2AApp(agent, store=store, limits=Limits(disconnect_check_interval=0.1, worker_heartbeat_interval=beat))
+    limits = Limits(disconnect_check_interval=0.1, worker_heartbeat_interval=beat)
+    return A2AApp(agent, store=store, job_queue=job_queue, limits=limits)
 
 
 def app() -> A2AApp:

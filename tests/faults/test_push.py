@@ -15,8 +15,9 @@ from a2a_sync.stores import open_store
 from a2a_sync.stores.base import Owner
 from tests.engine import eventually
 from tests.faults.conftest import Place
-from tests.live import LiveServer, gunicorn
+from tests.live import LiveServer
 from tests.push.receiver import Post, Receiver, hanging, receiving, refused, state
+from tests.soak.watch import children
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -29,12 +30,21 @@ class Site:
 
     @contextmanager
     def server(self, workers: int = 2) -> Iterator[LiveServer]:
-        environment = self._place.environment
-        options = ("-c", "python:a2a_sync.gunicorn")
-        with gunicorn(
-            "tests.faults.pushing:app", *options, threads=8, workers=workers, environment=environment
-        ) as server:
+        place = self._place
+        with place.server("tests.faults.pushing:make_app()", workers=workers, environment=place.environment) as server:
             yield server
+
+    def delivering_process(self, server: LiveServer, receiver: Receiver) -> int:
+        """The process that has a connection to the receiver; 0: none."""
+        port = int(receiver.url.split(":")[2].partition("/")[0])
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        sockets = {f"socket:[{row[9]}]" for row in rows if int(row[2].partition(":")[2], 16) == port}
+        for parent in self._place.parents(server):
+            for pid in children(parent):
+                links = {_link(descriptor) for descriptor in Path(f"/proc/{pid}/fd").iterdir()}
+                if links & sockets:
+                    return pid
+        return 0
 
     def numbers(self, task_id: str) -> list[int]:
         """The numbers of the events for a webhook of the task, from its start."""
@@ -73,19 +83,6 @@ def numbers_without_repetitions(posts: list[Post]) -> list[int]:
     return numbers
 
 
-def delivering_worker(server: LiveServer, receiver: Receiver) -> int:
-    """The process id of the worker with a connection to the receiver."""
-    port = int(receiver.url.split(":")[2].partition("/")[0])
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    sockets = {f"socket:[{row[9]}]" for row in rows if int(row[2].partition(":")[2], 16) == port}
-    for children in Path(f"/proc/{server.pid}/task").glob("*/children"):
-        for pid in map(int, children.read_text().split()):
-            links = {_link(descriptor) for descriptor in Path(f"/proc/{pid}/fd").iterdir()}
-            if links & sockets:
-                return pid
-    return 0
-
-
 def _link(path: Path) -> str:
     try:
         return os.readlink(path)
@@ -98,7 +95,7 @@ def test_notifications_survive_failing_receivers_workers_and_servers(site: Site,
     with site.server() as server:
         task_id = begin(server, "slowly 40", receiver)
         receiver.await_count(4, tried=True)
-        worker = eventually(lambda: delivering_worker(server, receiver), "a worker that waits for the receiver")
+        worker = eventually(lambda: site.delivering_process(server, receiver), "a process that waits for the receiver")
         receiver.plan()
         os.kill(worker, signal.SIGKILL)
         # The receiver accepts a few notifications from here on, and then refuses until the server has been stopped.

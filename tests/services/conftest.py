@@ -6,10 +6,14 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from tests.engine import Served, serving
+from tests.faults.conftest import Place
+from tests.services.brokers import redis_broker
+from tests.services.celeryworkers import CeleryPlace
 from tests.services.servers import PgBouncer, Postgres, program
 
 psycopg = pytest.importorskip("psycopg", reason="needs the extra postgres, which `make test-services` installs")
@@ -52,6 +56,18 @@ def store_url(postgres: Postgres) -> Iterator[str]:
     """A database of its own, for the tests of other folders that share a store between processes."""
     with postgres.database() as url:
         yield url
+
+
+@pytest.fixture(params=["postgres", "celery"])
+def place(request: pytest.FixtureRequest, store_url: str, tmp_path: Path) -> Iterator[Place]:
+    """Where tests of processes that die run their servers: over PostgreSQL, without and with Celery."""
+    variables = {"DYING_BEAT": "0.5"}
+    if request.param == "postgres":
+        yield Place(store_url, tmp_path / "runs", variables=variables)
+        return
+    with redis_broker(tmp_path) as broker:
+        variables["A2A_TEST_BROKER"] = broker.url
+        yield CeleryPlace(store_url, tmp_path / "runs", variables=variables, queued=1)
 
 
 @pytest.fixture

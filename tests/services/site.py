@@ -1,6 +1,6 @@
 """Agents of other test suites over PostgreSQL and Celery: gunicorn serves ``tests.services.site:app``, Celery works for ``…:celery``.
 
-`A2A_TEST_AGENT` selects the agent, `A2A_TEST_STORE` and `A2A_TEST_BROKER` are URLs.
+`A2A_TEST_AGENT` selects the agent, by a name or as gunicorn serves it without Celery; `A2A_TEST_STORE` and `A2A_TEST_BROKER` are URLs.
 """
 
 from __future__ import annotations
@@ -39,11 +39,32 @@ def faults(**options: Any) -> A2AApp:
     return make_app(os.environ["FAULT_RUNS"], **options)
 
 
+def failing(*, store: str, job_queue: CeleryQueue) -> A2AApp:
+    from tests.faults.dying import Counter, make_app
+
+    return make_app(Counter(), job_queue=job_queue)
+
+
+def retrying(*, store: str, job_queue: CeleryQueue) -> A2AApp:
+    from tests.faults.dying import RetryingCounter, make_app
+
+    return make_app(RetryingCounter(), job_queue=job_queue)
+
+
+def pushing(*, store: str, job_queue: CeleryQueue) -> A2AApp:
+    from tests.faults.pushing import make_app
+
+    return make_app(job_queue)
+
+
 AGENTS: dict[str, Callable[..., A2AApp]] = {
     "reservation": reservation,
     "scenarios": scenarios,
     "asking": asking,
     "faults": faults,
+    "tests.faults.dying:app()": failing,
+    "tests.faults.dying:retrying()": retrying,
+    "tests.faults.pushing:make_app()": pushing,
 }
 
 

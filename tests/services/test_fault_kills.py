@@ -1,18 +1,20 @@
-"""The tests of processes that are killed at a call of the store once more, over PostgreSQL."""
+"""The tests of processes that are killed at a call of the store once more, over PostgreSQL, without and with Celery."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.faults.conftest import Place
+from tests.faults import test_kills
 from tests.faults.test_kills import *  # noqa: F403
 from tests.services.celeryworkers import LONG
+from tests.services.conftest import place  # noqa: F401 (in place of the fixture of this module)
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(2 * LONG)]
 
 
-@pytest.fixture
-def place(store_url: str, tmp_path: Path) -> Place:
-    return Place(store_url, tmp_path / "runs", variables={"DYING_BEAT": "0.5"})
+# A Celery worker takes long to stop.
+@pytest.mark.parametrize(
+    ("place", "when"), [("postgres", "before"), ("postgres", "after"), ("celery", "before")], indirect=["place"]
+)
+def test_tasks_of_a_process_killed_while_closing_are_retried_by_the_next(site: test_kills.Site, when: str) -> None:
+    test_kills.test_tasks_of_a_process_killed_while_closing_are_retried_by_the_next(site, when)

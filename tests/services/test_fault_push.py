@@ -1,18 +1,11 @@
-"""The tests of deliveries by servers that die once more, over PostgreSQL."""
+"""The tests of deliveries by servers that die once more, over PostgreSQL, without and with Celery."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.faults.conftest import Place
 from tests.faults.test_push import *  # noqa: F403
 from tests.services.celeryworkers import LONG
+from tests.services.conftest import place  # noqa: F401 (in place of the fixture of this module)
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(2 * LONG)]
-
-
-@pytest.fixture
-def place(store_url: str, tmp_path: Path) -> Place:
-    return Place(store_url, tmp_path / "runs")

@@ -15,8 +15,8 @@ from tests.live import LiveServer
 
 
 def children(pid: int) -> list[int]:
-    """The process ids of gunicorn's workers."""
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """The children of all threads of a process, such as gunicorn's workers."""
+    return [int(one) for path in Path(f"/proc/{pid}/task").glob("*/children") for one in path.read_text().split()]
 
 
 class Watch:
