@@ -87,8 +87,8 @@ class WorkerMembership(Component):
                     self._joined = True
         self.start()
 
-    def beat(self) -> None:
-        """Renew the lease of this process, on any thread.
+    def beat(self) -> bool:
+        """Renew the lease of this process, on any thread; False where another thread is doing that.
 
         Raises:
             StoreError: the store cannot be written.
@@ -96,6 +96,7 @@ class WorkerMembership(Component):
         at = self._workers.beat(self.lease)
         if at is not None:
             self._note_beat(time.monotonic(), at)
+        return at is not None
 
     def _keep_beating(self) -> None:
         while not self._beating.acquire(timeout=self._beat):
@@ -117,10 +118,14 @@ class WorkerMembership(Component):
             self.join()
         while self._joined and not self._closed:
             lost = self._workers.claim_lost(self._beat, now=self._time_of_store())
-            if lost is None:
+            if lost is None or not (lost.left or self._clock_is_steady()):
                 break
             self._reap(lost)
         return self._beat
+
+    def _clock_is_steady(self) -> bool:
+        """Whether a lease that seemed over is: the clock of the store was not set since the last beat."""
+        return self.beat() and self._time_of_store() is not None
 
     def _time_of_store(self) -> float | None:
         """The time by which leases are judged; None while this worker cannot judge.
