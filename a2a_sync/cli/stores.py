@@ -102,11 +102,11 @@ def status(store: TaskStore, as_json: bool) -> None:
 
 
 def _print_status(found: dict[str, Any]) -> None:
+    # In a file that was given away, numbers may be text.
     for name, value in found.items():
         if not isinstance(value, list):
-            click.echo(
-                f"{name}: {', '.join(f'{k} {v}' for k, v in value.items()) if isinstance(value, dict) else value}"
-            )
+            shown = ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else value
+            click.echo(clean_line(f"{name}: {shown}"))
     for run in found["slowest"]:
         click.echo(
             f"slow: {clean_line(run['id'], 80)}  {run['state']}  {run['age_s']} s  worker {clean_line(run['worker'], 80) or '-'}"

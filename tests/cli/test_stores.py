@@ -64,6 +64,19 @@ def test_a_hostile_file_changes_no_terminal(run: Callable[..., Result], url: str
         assert result.stdout.replace("\n", "").isprintable()
 
 
+def test_no_number_of_a_hostile_file_is_text_for_a_terminal(run: Callable[..., Result], url: str) -> None:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
+        columns = ", ".join(row[1] for row in database.execute("PRAGMA table_info(a2a_counts)") if row[1] != "n")
+        database.execute("ALTER TABLE a2a_counts RENAME TO other")
+        database.execute(
+            f"CREATE VIEW a2a_counts AS SELECT {columns}, char(27) || ']0;x' || char(7) AS n FROM other"
+            " WHERE state = 'completed'"
+        )
+    result = run("status", url)
+    assert "tasks: completed" in result.stdout
+    assert result.stdout.replace("\n", "").isprintable()
+
+
 @pytest.mark.parametrize(
     "change",
     ["state = 'evil\x1b'", "state = x'ff'", "status_ms = 'x', state = 'working'"],
