@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import threading
 import time
 from collections import OrderedDict
@@ -23,8 +24,9 @@ class RateLimit:
         A2AApp(agent, interceptors=[RateLimit(120)])
 
     A token bucket: an idle caller may make that many calls at once, then one each `seconds` / `calls`. The caller is the
-    authenticated principal, else the network address; calls inside the process are not counted. `key` is a function of a
-    `Call` that returns another key, or None for a call that is not counted. A stream counts once, when it begins.
+    authenticated principal, else the network address, or the network of 64 bits of an IPv6 address; calls inside the process
+    are not counted. `key` is a function of a `Call` that returns another key, or None for a call that is not counted. A stream
+    counts once, when it begins.
     """
 
     def __init__(
@@ -78,4 +80,15 @@ def _caller(call: AnyCall) -> str | None:
     """The key of a caller; None for a call inside the process."""
     if call.context.principal is not None:
         return f"principal {call.context.principal.id}"
-    return f"address {call.context.peer}" if call.context.peer else None
+    return f"address {_network(call.context.peer)}" if call.context.peer else None
+
+
+def _network(address: str) -> str:
+    """`address`; of an IPv6 address its network of 64 bits, in which a caller has all addresses."""
+    if ":" not in address:
+        return address
+    try:
+        parsed = ipaddress.IPv6Address(address)
+    except ValueError:
+        return address
+    return address if parsed.ipv4_mapped else f"{ipaddress.IPv6Address(int(parsed) >> 64 << 64)}/64"

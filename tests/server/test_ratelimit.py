@@ -75,6 +75,16 @@ def test_callers_are_counted_by_identity_and_not_by_address(now: list[float]) ->
         assert listed(peer, "b", "10.0.0.1").status == 200
 
 
+def test_a_caller_has_all_addresses_of_its_ipv6_network(now: list[float]) -> None:
+    with A2AApp(agent(), interceptors=[RateLimit(2, 60)]) as app:
+        peer = Peer(app)
+        one = [listed(peer, address=f"2001:db8:1:2:{host:x}::1").status for host in range(4)]
+        others = [listed(peer, address=f"::ffff:9.9.9.{host}").status for host in range(4)]
+        others += [listed(peer, address=address).status for address in ("2001:db8:1:3::1", "fe80::1%eth0")]
+    assert one == [200, 200, 429, 429]
+    assert others == [200] * 6
+
+
 def test_unknown_callers_are_counted_by_address_behind_trusted_proxies_too(now: list[float]) -> None:
     with A2AApp(agent(), http=HTTPOptions(trusted_proxies=1), interceptors=[RateLimit(1)]) as app:
         peer = Peer(app)
