@@ -59,14 +59,20 @@ class ContextFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         for name, value in _current.get()._asdict().items():
             if not hasattr(record, name):
-                setattr(record, name, value)
+                setattr(record, name, _one_line(value))
         return True
 
 
 class _Logger(logging.LoggerAdapter[logging.Logger]):
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        kwargs["extra"] = {**_current.get()._asdict(), **(kwargs.get("extra") or {})}
+        extra = {**_current.get()._asdict(), **(kwargs.get("extra") or {})}
+        kwargs["extra"] = {name: _one_line(value) for name, value in extra.items()}
         return msg, kwargs
+
+
+def _one_line(value: Any) -> Any:
+    """`value`; an id that a caller has chosen cannot begin a line of the log."""
+    return value if not isinstance(value, str) or value.isprintable() else ascii(value)
 
 
 def get_logger(module: str) -> logging.LoggerAdapter[logging.Logger]:

@@ -21,6 +21,23 @@ def test_a_record_of_the_library_says_where_it_was_made(caplog: pytest.LogCaptur
     assert places == [("GetTask", "t1", "c1"), ("GetTask", "t2", "c1"), ("", "", "")]
 
 
+def test_a_context_id_of_a_caller_cannot_begin_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    user_log = logging.getLogger("code.of.a.user")
+    agent = Agent("talker", description="Logs")
+
+    @agent.message
+    def answer(message: Message, context: RequestContext) -> str:
+        user_log.warning("in a run")
+        raise ValueError("the library logs this")
+
+    caplog.handler.addFilter(ContextFilter())
+    with A2AApp(agent) as app:
+        Client(app).send("hi", context_id="c\nERROR forged\x1b[2J")
+    seen = {record.name: record.context_id for record in map(_any, caplog.records) if record.context_id}
+    assert set(seen) >= {"code.of.a.user", "a2a_sync.engine"}
+    assert set(seen.values()) == {"'c\\nERROR forged\\x1b[2J'"}
+
+
 def _any(record: logging.LogRecord) -> Any:
     return record
 
