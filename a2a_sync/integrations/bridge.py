@@ -13,7 +13,18 @@ import json
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +35,7 @@ from a2a_sync.agent.dialogue import INTERRUPT, yes_or_no
 from a2a_sync.agent.executor import Event, RequestContext, TaskCancelled
 from a2a_sync.card import AgentCard, Skills, as_skills
 from a2a_sync.concurrency.background import Periodic
+from a2a_sync.concurrency.eventloop import retrieve_error
 from a2a_sync.errors import PublicError
 from a2a_sync.integrations.chat_parts import call_of, part_of_call, part_of_result
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
@@ -308,6 +320,36 @@ def final_of(output: Any) -> Iterator[BridgeEvent]:
         yield Data(as_json(output))
 
 
+async def reported_by(
+    run: Callable[[Callable[[BridgeEvent], None]], Coroutine[Any, Any, None]],
+) -> AsyncGenerator[BridgeEvent, None]:
+    """The events that `run` reports by calling its argument, for frameworks that call back.
+
+    `run` works in an asyncio task, which is cancelled when the generator is closed. It calls its argument on the thread of its event
+    loop, and does not wait until the event has been read.
+    """
+    reported: deque[BridgeEvent] = deque()
+    news = asyncio.Event()
+
+    def report(event: BridgeEvent) -> None:
+        reported.append(event)
+        news.set()
+
+    task = asyncio.ensure_future(run(report))
+    task.add_done_callback(lambda _: news.set())
+    try:
+        while not task.done() or reported:
+            await news.wait()
+            news.clear()
+            while reported:
+                yield reported.popleft()
+        task.result()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        retrieve_error(task)
+
+
 def is_web_file(part: Part) -> bool:
     """`part` is a file with content, or with a URL of http or https.
 
@@ -338,7 +380,7 @@ class Bridge:
         deps: a function of the `RequestContext`, whose result the agent's tools are given; or that value itself. The
             identity of the caller comes from ``context.user``, never from metadata.
         expose_tools: whether callers see the calls of tools and their results, as progress.
-        status_text: whether the final status repeats the text of the answer, for callers that read nothing else; ``"auto"``:
+        status_text: whether the final status repeats the text of the answer, for callers that read nothing else. ``"auto"``:
             unless the caller is an agent of the Google ADK, which would store it twice.
         interval: seconds for which the characters of the answer are joined into one piece.
     """

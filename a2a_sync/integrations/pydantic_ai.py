@@ -7,10 +7,11 @@ require approval, and tools that are executed by the caller, become questions.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from a2a_sync.client.client import Client
@@ -27,6 +28,7 @@ from a2a_sync.integrations.bridge import (
     as_json,
     final_of,
     is_web_file,
+    reported_by,
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
@@ -36,9 +38,10 @@ from a2a_sync.types import FilePart, Part, TaskState
 
 try:
     from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, Tool, messages
-    from pydantic_ai.capabilities import ReinjectSystemPrompt
+    from pydantic_ai.capabilities import AbstractCapability, ReinjectSystemPrompt
     from pydantic_ai.exceptions import ApprovalRequired, UsageLimitExceeded
     from pydantic_ai.models import Model, StreamedResponse
+    from pydantic_ai.models.wrapper import WrapperModel
 except ImportError as _error:
     raise ImportError("PydanticAIBridge needs Pydantic AI: pip install 'a2a-sync[pydantic-ai]'") from _error
 
@@ -68,43 +71,76 @@ class PydanticAIBridge(Bridge):
         super().__init__(agent, **options)
         self._run = run or {}
 
-    async def events(self, turn: Turn) -> AsyncIterator[BridgeEvent]:
+    def events(self, turn: Turn) -> AsyncIterator[BridgeEvent]:
         """Run the agent with the messages of the conversation, or resume it with the results of its deferred tools."""
+        return reported_by(partial(self._answer, turn))
+
+    async def _answer(self, turn: Turn, report: Callable[[BridgeEvent], None]) -> None:
         agent = await self.agent()
         pending: Any = turn.pending or {"messages": turn.memory, "kept": len(turn.memory)}
         output = agent.output_type
         types = [*output, DeferredToolRequests] if isinstance(output, list) else [output, DeferredToolRequests]
-        step = 0
+        pieces = _Pieces(report)
         async with agent.iter(
             None if turn.resumes else [_content(part) for part in turn.message.parts],
             output_type=types,
             message_history=messages.ModelMessagesTypeAdapter.validate_json(dumps(pending["messages"])),
             deferred_tool_results=_results(pending, turn) if turn.resumes else None,
             deps=turn.deps,
-            capabilities=[ReinjectSystemPrompt(), *self._run.get("capabilities", ())],
+            capabilities=[ReinjectSystemPrompt(), *self._run.get("capabilities", ()), pieces],
             **{name: value for name, value in self._run.items() if name != "capabilities"},
         ) as run:
-            # `run_stream_events` would give the same events by a task of its own, at a switch for each.
+            hooks = run.ctx.deps.root_capability
+            hooked = hooks.has_wrap_run_event_stream or hooks.has_on_event
             async for node in run:
-                if not (agent.is_model_request_node(node) or agent.is_call_tools_node(node)):
-                    continue
-                async with node.stream(run.ctx) as events:
-                    async for event in events:
-                        for one in _reported(event, str(step)):
-                            step += isinstance(one, ToolResult)
-                            yield one
+                if agent.is_call_tools_node(node) or (hooked and agent.is_model_request_node(node)):
+                    async with node.stream(run.ctx) as events:
+                        async for event in events:
+                            pieces.take(event)
         result = run.result
         used = result.usage
-        yield Usage(used.input_tokens, used.output_tokens, used.requests)
+        report(Usage(used.input_tokens, used.output_tokens, used.requests))
         history = _kept(result.all_messages())
         if isinstance(result.output, DeferredToolRequests):
             requests = result.output
             about = {"approvals": [one.tool_call_id for one in requests.approvals], "metadata": requests.metadata}
-            yield Ask(list(_questions(requests)), {**pending, "messages": history, **about})
+            report(Ask(list(_questions(requests)), {**pending, "messages": history, **about}))
             return
-        yield Remember(history[pending["kept"] :])
+        report(Remember(history[pending["kept"] :]))
         for one in _final(result):
-            yield one
+            report(one)
+
+
+@dataclass
+class _Pieces(AbstractCapability[Any]):  # type: ignore[misc]
+    """Streams the answers of the model as they arrive; the agent's own stream costs several locks for each piece."""
+
+    report: Callable[[BridgeEvent], None]
+    step: int = 0
+
+    async def before_model_request(self, ctx: Any, request_context: Any) -> Any:
+        return replace(request_context, model=_Streaming(request_context.model, ctx, self.take))
+
+    def take(self, event: Any) -> None:
+        for one in _reported(event, str(self.step)):
+            self.step += isinstance(one, ToolResult)
+            self.report(one)
+
+
+class _Streaming(WrapperModel):  # type: ignore[misc]
+    """A model whose requests are streamed."""
+
+    def __init__(self, model: Model, context: Any, take: Callable[[Any], None]) -> None:
+        super().__init__(model)
+        self._context = context
+        self._take = take
+
+    async def request(self, messages: Any, model_settings: Any, model_request_parameters: Any) -> Any:
+        asked = (messages, model_settings, model_request_parameters, self._context)
+        async with self.wrapped.request_stream(*asked) as stream:
+            async for event in stream:
+                self._take(event)
+            return stream.get()
 
 
 def _content(part: Part) -> Any:

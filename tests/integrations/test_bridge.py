@@ -29,6 +29,7 @@ from a2a_sync.integrations.bridge import (
     Text,
     Turn,
     Usage,
+    reported_by,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
 from a2a_sync.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
@@ -99,7 +100,28 @@ def test_text_is_streamed_and_ends_as_one_artifact_and_one_message(serve: Any) -
     assert [(artifact.name, artifact.parts) for artifact in task.artifacts] == [
         ("result", (TextPart("one two three"),))
     ]
-    assert (texts(task.history), task.status.message) == (["user: hi", "agent: one two three"], None)
+    assert texts(task.history) == ["user: hi", "agent: one two three"]
+
+
+@pytest.mark.parametrize(
+    ("options", "by_adk", "repeated"),
+    [
+        ({}, False, False),
+        ({"status_text": True}, True, True),
+        ({"status_text": "auto"}, False, True),
+        ({"status_text": "auto"}, True, False),
+    ],
+)
+def test_the_final_status_repeats_the_text_if_that_is_wanted(
+    serve: Any, options: Any, by_adk: bool, repeated: bool
+) -> None:
+    def script(turn: Turn) -> Any:
+        yield Text("five")
+        yield Data({"amount": 5})
+
+    task = send(serve(script, **options), [TextPart("hi", metadata={"adk_type": "text"} if by_adk else {})])
+    message = task.status.message
+    assert (message.parts if message else None) == ((TextPart("five"),) if repeated else None)
 
 
 def test_characters_within_the_interval_are_joined(serve: Any) -> None:
@@ -273,6 +295,44 @@ def test_a_canceled_run_stops_its_task_and_leaves_the_memory(serve: Any) -> None
     assert stopped.wait(60)
     send(client, "two", context_id="c")
     assert seen == [[], ["one"], ["one"]]
+
+
+def test_events_may_be_reported_by_calls(serve: Any) -> None:
+    async def run(report: Callable[[Any], None]) -> None:
+        report(Text("one "))
+        await asyncio.sleep(0)
+        report(Text("two"))
+        report(Remember(["kept"]))
+
+    client = serve(lambda turn: reported_by(run))
+    assert [pieces(client)[-1], send(client).text] == [(False, True, "one two"), "one two"]
+
+
+def test_an_exception_of_reported_events_ends_the_run(serve: Any) -> None:
+    async def run(report: Callable[[Any], None]) -> None:
+        report(Text("so far"))
+        raise Refused("too long", S.REJECTED)
+
+    task = send(serve(lambda turn: reported_by(run)))
+    assert (task.state, task.status.message.text) == (S.REJECTED, "too long")
+
+
+def test_a_cancel_stops_the_task_that_reports(serve: Any) -> None:
+    began, stopped = threading.Event(), threading.Event()
+
+    async def run(report: Callable[[Any], None]) -> None:
+        report(Text("one"))
+        began.set()
+        try:
+            await asyncio.sleep(TIMEOUT)
+        finally:
+            stopped.set()
+
+    client = serve(lambda turn: reported_by(run))
+    task = client.send("slow", return_immediately=True).task
+    assert began.wait(TIMEOUT)
+    client.cancel_task(task.id)
+    assert stopped.wait(TIMEOUT)
 
 
 # -- memory -------------------------------------------------------------------------------------------------------------
