@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from a2a_sync.agent.asynchronous import iterate
 from a2a_sync.agent.executor import RequestContext, TaskCancelled
@@ -115,7 +115,8 @@ def _followed(
     def sink(source: Any, event: BaseEvent) -> None:
         if event.type == _TOKEN:
             stop()
-        state.sink(source, event)
+        # Not the frame of the event, which has all its members as JSON, with agents and crews.
+        state.sync_queue.put(cast(Any, event))
 
     def stoppable() -> Any:
         with scoped_hooks({point: [stop] for point in _STOPS}):
@@ -125,22 +126,22 @@ def _followed(
     sessions: list[StreamSession[Any]] = []
     said: dict[str, tuple[str, int]] = {}
     state = create_frame_streaming_state(results)
-    for frame in create_frame_generator(state._replace(sink=sink), stoppable, sessions):
-        data = frame.data
-        if frame.type == _TOKEN and show and not data.get("tool_call"):
-            if not task or data.get("task_id") == task:
-                text, shown = said.get(data["call_id"], ("", 0))
-                visible = _spoken(text + data["chunk"])
-                yield Text(visible[shown:], data["call_id"])
-                said[data["call_id"]] = text + data["chunk"], max(shown, len(visible))
-        elif frame.type == _PROGRESS and data["note"]:
-            yield Note(data["note"])
-        elif frame.type == "tool_usage_started":
-            yield ToolCall(id=frame.id, name=data["tool_name"], arguments=parsed(data["tool_args"]))
-        elif frame.type == "tool_usage_finished":
-            yield ToolResult(tool_call_id=data.get("started_event_id") or "", content=str(data["output"]))
-        elif frame.type == "tool_usage_error":
-            yield ToolResult(tool_call_id=data.get("started_event_id") or "", content="failed", is_error=True)
+    event: Any
+    for event in create_frame_generator(state._replace(sink=sink), stoppable, sessions):
+        if event.type == _TOKEN and show and not event.tool_call:
+            if not task or event.task_id == task:
+                text, shown = said.get(event.call_id, ("", 0))
+                visible = _spoken(text + event.chunk)
+                yield Text(visible[shown:], event.call_id)
+                said[event.call_id] = text + event.chunk, max(shown, len(visible))
+        elif event.type == _PROGRESS and event.note:
+            yield Note(event.note)
+        elif event.type == "tool_usage_started":
+            yield ToolCall(id=event.event_id, name=event.tool_name, arguments=as_json(parsed(event.tool_args)))
+        elif event.type == "tool_usage_finished":
+            yield ToolResult(tool_call_id=event.started_event_id or "", content=str(event.output))
+        elif event.type == "tool_usage_error":
+            yield ToolResult(tool_call_id=event.started_event_id or "", content="failed", is_error=True)
     return results[0]
 
 

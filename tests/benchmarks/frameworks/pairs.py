@@ -31,12 +31,14 @@ class Pair:
         server: its own server.
         answer: makes the answer to an approval that `theirs` understands of the task that asks; None: the word "yes".
         connections: how many sends are under way at a time when speed is measured.
+        restarts: whether each measurement of speed has new servers.
     """
 
     title: str
     server: str
     answer: Callable[[Task], Any] | None = None
     connections: int = 4
+    restarts: bool = False
 
 
 def _strands_answer(task: Task) -> Any:
@@ -69,7 +71,7 @@ PAIRS = {
     "strands": Pair("Strands", "A2AServer", _strands_answer),
     "agent_framework": Pair("Microsoft Agent Framework", "A2AExecutor"),
     "adk": Pair("Google ADK", "to_a2a", _adk_answer),
-    "crewai": Pair("CrewAI (crews)", "crewai.a2a", connections=1),
+    "crewai": Pair("CrewAI (crews)", "crewai.a2a", connections=1, restarts=True),
 }
 
 

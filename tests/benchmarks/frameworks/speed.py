@@ -13,6 +13,8 @@ from tests.benchmarks.frameworks.pairs import PAIRS, Compared
 from tests.benchmarks.load import Exchange, Sample, WrongAnswer
 
 ROUNDS, SECONDS = 3, 3.0
+#: For a server that is new in each round.
+WARM_UP_SECONDS = 0.5
 #: The words of the message, and so the pieces of the answer.
 WORDS = 100
 _TEXT = " ".join(f"w{number}" for number in range(WORDS))
@@ -61,14 +63,22 @@ def _check(body: bytearray) -> None:
 
 def measure(name: str, folder: Path) -> Speed:
     """Start both servers and send load to them in turn."""
-    with Compared(name, "ours", "speed", folder) as ours, Compared(name, "theirs", "speed", folder) as theirs:
 
-        def load(server: Compared) -> Sample:
-            return server.load(streamed(server), connections=PAIRS[name].connections, seconds=SECONDS)
+    def load(server: Compared, seconds: float = SECONDS) -> Sample:
+        return server.load(streamed(server), connections=PAIRS[name].connections, seconds=seconds)
 
-        for server in (ours, theirs):
-            load(server)
-        pairs = [(load(ours), load(theirs)) for _ in range(ROUNDS)]
+    def load_new(side: str) -> Sample:
+        with Compared(name, side, "speed", folder) as server:
+            load(server, WARM_UP_SECONDS)
+            return load(server)
+
+    if PAIRS[name].restarts:
+        pairs = [(load_new("ours"), load_new("theirs")) for _ in range(ROUNDS)]
+    else:
+        with Compared(name, "ours", "speed", folder) as ours, Compared(name, "theirs", "speed", folder) as theirs:
+            for server in (ours, theirs):
+                load(server)
+            pairs = [(load(ours), load(theirs)) for _ in range(ROUNDS)]
     mine, other = zip(*pairs, strict=True)
     rates = [sum(len(one.latencies) for one in side) / sum(one.seconds for one in side) for side in (mine, other)]
     cpu = [statistics.median(one.cpu for one in side) for side in (mine, other)]
