@@ -130,6 +130,15 @@ def test_the_compose_layout_serves_sends_and_streams_without_one_of_each(tmp_pat
             task = client.send("still here", return_immediately=True)
             assert isinstance(task, Task)
             assert client.wait(task.id, timeout=LONG).state is TaskState.COMPLETED
+        # As kubernetes.md says: docker compose exec web-1 a2a-sync status
+        status = subprocess.run(
+            [sys.executable, "-m", "a2a_sync", "status"],
+            env={**os.environ, **layout.environment("web-1")},
+            capture_output=True,
+            text=True,
+            timeout=LONG,
+        )
+        assert (status.returncode, "completed" in status.stdout) == (0, True), status.stderr + status.stdout
 
 
 def free_address(number: int) -> str:
