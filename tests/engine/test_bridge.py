@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import random
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -51,24 +52,33 @@ class BrokenOnce(SQLiteStore):
         return super().versions(task_ids)
 
 
-class Disorderly(InProcessPubSub):
-    """Loses a third of the messages, sends a third twice, and holds a third back until the next one."""
+class Disorderly:
+    """Another `PubSub` that loses a third of its messages, receives a third twice, and a third after the next one."""
 
-    def __init__(self, channel: str) -> None:
-        super().__init__(channel)
+    def __init__(self, pubsub: Any) -> None:
+        self._pubsub = pubsub
         self._random = random.Random(7)
-        self._held: list[TaskBatch] = []
+        self._held: list[tuple[str, TaskBatch | None]] = []
+        #: How many messages had each fate.
+        self.fates = [0, 0, 0]
 
-    def publish(self, batch: TaskBatch) -> None:
-        fate = self._random.randrange(3)
-        if fate == 1:
-            super().publish(batch)
-            super().publish(batch)
-        elif fate == 2:
-            self._held.append(batch)
-            return
-        while self._held:
-            super().publish(self._held.pop())
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pubsub, name)
+
+    def start(self, on_message: Callable[[str, TaskBatch | None], None], on_gap: Callable[[], None]) -> None:
+        def receive(task_id: str, batch: TaskBatch | None) -> None:
+            fate = self._random.randrange(3)
+            self.fates[fate] += 1
+            if fate == 1:
+                on_message(task_id, batch)
+                on_message(task_id, batch)
+            elif fate == 2:
+                self._held.append((task_id, batch))
+                return
+            while self._held:
+                on_message(*self._held.pop())
+
+        self._pubsub.start(receive, on_gap)
 
 
 def bridge_of(store: SQLiteStore, hub: EventHub) -> ProcessBridge:
@@ -98,13 +108,24 @@ def test_only_tasks_that_have_changed_are_hinted(path: Path) -> None:
             assert found.get(timeout=TIMEOUT) == run.head.id
 
 
-def test_streams_are_exact_while_messages_are_lost_doubled_and_reordered(path: Path) -> None:
+@pytest.fixture
+def make_shared(path: Path) -> Callable[[], tuple[Any, Any]]:
+    """Makes a store and a `PubSub` of each of several processes, which share them; `tests.services` has others."""
+    return lambda: (SQLiteStore(path), InProcessPubSub("counting"))
+
+
+def test_streams_are_exact_while_messages_are_lost_doubled_and_reordered(
+    make_shared: Callable[[], tuple[Any, Any]],
+) -> None:
+    pubsubs = []
+
     def make() -> A2AApp:
         agent = Agent("counting")
         agent.message(lambda message, context: (f"{number} " for number in range(200)))
-        store = SQLiteStore(path)
+        store, pubsub = make_shared()
+        pubsubs.append(Disorderly(pubsub))
         limits = Limits(store_poll_interval=0.1, disconnect_check_interval=0.05)
-        return A2AApp(agent, store=store, pubsub=Disorderly("counting"), limits=limits)
+        return A2AApp(agent, store=store, pubsub=pubsubs[-1], limits=limits)
 
     with make() as runs, make() as follows, Client(runs) as sender, Client(follows) as follower:
         for _ in range(10):
@@ -117,6 +138,7 @@ def test_streams_are_exact_while_messages_are_lost_doubled_and_reordered(path: P
                 assert stream.task is not None
                 assert stream.task.state is TaskState.COMPLETED
             assert sender.wait(task.id).text == "".join(f"{number} " for number in range(200))
+        assert all(pubsubs[1].fates)
 
 
 def test_a_task_that_was_removed_is_hinted(path: Path) -> None:

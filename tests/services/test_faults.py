@@ -1,19 +1,30 @@
-"""Faults of several machines: the death of a process at each step of a run, and the failover of the database."""
+"""Faults of several machines: processes that die or sleep, clocks that are set, lost messages, the failover of the database."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import queue
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from a2a_sync import Client, Task
-from a2a_sync.stores import PostgresStore
+from a2a_sync.engine.membership import WorkerMembership
+from a2a_sync.stores import PostgresStore, open_pubsub
+from a2a_sync.stores.base import HeldRun, Owner
+from a2a_sync.stores.redispubsub import RedisPubSub
 from a2a_sync.testing.storecontract.making import MINE, begin, chunk
-from a2a_sync.types import TaskState, new_id
+from a2a_sync.types import TaskArtifactUpdateEvent, TaskState, new_id
+from tests.engine import TIMEOUT
+from tests.engine.test_bridge import (
+    test_streams_are_exact_while_messages_are_lost_doubled_and_reordered,  # noqa: F401
+)
 from tests.live import HOST, gunicorn
 from tests.services.brokers import redis_broker
 from tests.services.celeryworkers import LONG, a_worker
@@ -52,6 +63,130 @@ def test_a_run_is_completed_once_when_its_process_dies_at_a_step(client: Client,
     assert (ended.state, [artifact.text for artifact in ended.artifacts]) == (TaskState.COMPLETED, ["done!"])
     wait_until(lambda: not (folder / step).exists())
     assert client.list_tasks(context_id=context).total_size == 1
+
+
+# -- processes that sleep -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.live
+@pytest.mark.timeout(2 * LONG)
+@pytest.mark.parametrize("executes", ["web", "celery"])
+def test_a_process_that_sleeps_beyond_its_lease_writes_nothing_more(
+    store_url: str, tmp_path: Path, executes: str
+) -> None:
+    environment = {"A2A_TEST_FOLDER": str(tmp_path), "A2A_TEST_STORE": store_url}
+
+    def process(name: str, but: int = 0) -> int:
+        """The process of a run, when it has begun or ended, beside the process `but`."""
+        found: list[int] = []
+
+        def look() -> bool:
+            pids = {int(path.name.rpartition("-")[2]) for path in tmp_path.glob(f"{name}-{task.id}-*")}
+            found[:] = pids - {but}
+            return bool(found)
+
+        wait_until(look, LONG)
+        return found[0]
+
+    with ExitStack() as stack:
+        if executes == "celery":
+            environment["A2A_TEST_BROKER"] = stack.enter_context(redis_broker(tmp_path)).url
+            stack.enter_context(a_worker("tests.services.queued:celery", environment, tmp_path, "-c", "2"))
+        options = ("-c", "python:a2a_sync.gunicorn")
+        server = gunicorn("tests.services.queued:app", *options, workers=2, environment=environment, wait=LONG)
+        client = stack.enter_context(Client(stack.enter_context(server).url, timeout=LONG))
+        task = client.send("write", return_immediately=True).task
+        sleeper = process("begun")
+        store = stack.enter_context(closing(PostgresStore(store_url)))
+        wait_until(lambda: store.load(Owner(), task.id).task.artifacts, LONG)
+        os.kill(sleeper, signal.SIGSTOP)
+        try:
+            heir = process("begun", but=sleeper)
+        finally:
+            os.kill(sleeper, signal.SIGCONT)
+        assert process("ended") == sleeper
+        (tmp_path / "go").touch()
+        done = client.wait(task.id, timeout=LONG)
+        log = store.log(Owner(), task.id, limit=100_000)
+    assert done.state is TaskState.COMPLETED
+    assert [entry.number for entry in log.entries] == list(range(1, log.version + 1))
+    writers = [
+        set(map(int, entry.event.artifact.text.split()))
+        for entry in log.entries
+        if isinstance(entry.event, TaskArtifactUpdateEvent) and not entry.event.last_chunk
+    ]
+    assert [writer for writer, _ in itertools.groupby(writers)] == [{sleeper}, {heir}]
+
+
+# -- clocks that are set --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(store_url: str) -> Iterator[Callable[[float], None]]:
+    """Sets the clock that statements of ``stepped_url`` read, in seconds ahead of the clock of the server."""
+    with psycopg.connect(store_url, autocommit=True) as session:
+        session.execute("CREATE SCHEMA stepped")
+        session.execute("CREATE TABLE stepped.ahead AS SELECT '0 s'::interval AS step")
+        session.execute(
+            "CREATE FUNCTION stepped.statement_timestamp() RETURNS timestamptz STABLE LANGUAGE sql AS"
+            " $$ SELECT pg_catalog.statement_timestamp() + step FROM stepped.ahead $$"
+        )
+        yield lambda seconds: session.execute("UPDATE stepped.ahead SET step = make_interval(secs => %s)", (seconds,))
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0], ids=["forward", "back"])
+def test_a_clock_of_the_database_that_is_set_kills_no_worker(
+    store_url: str, clock: Callable[[float], None], step: float
+) -> None:
+    url = f"{store_url}?options=-csearch_path%3Dstepped,pg_catalog"
+    lost: queue.Queue[HeldRun] = queue.Queue()
+    with ExitStack() as stack:
+        stores = [stack.enter_context(closing(PostgresStore(url))) for _ in range(4)]
+        living, early, late, _ = workers = [
+            stack.enter_context(closing(WorkerMembership(store.workers, lost.put, beat=1.0))) for store in stores
+        ]
+        for worker in workers:
+            worker.join()
+        held = [begin(store).token for store in stores[:3]]
+        wait_until(lambda: all(worker._time_of_store() is not None for worker in workers))
+        early._halt()
+        clock(step)
+        # Those that died before and after the step are found, by a worker that could have judged the living one as well.
+        assert lost.get(timeout=TIMEOUT).token == held[1]
+        late._halt()
+        assert lost.get(timeout=TIMEOUT).token == held[2]
+        assert abs(living._ahead - workers[3]._ahead) < 60
+        assert lost.empty()
+        assert stores[0].workers.holds(held[0])
+
+
+# -- messages that are lost -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_broker(tmp_path_factory.mktemp("messages")) as broker:
+        yield broker.url
+
+
+@pytest.fixture(params=["notify", "redis", "redis with entries"])
+def make_shared(
+    request: pytest.FixtureRequest, make_postgres_store: Callable[..., Any], redis_url: str
+) -> Callable[[], tuple[Any, Any]]:
+    pubsubs: dict[str, Callable[[Any], Any]] = {
+        "notify": lambda store: store.pubsub(),
+        "redis": lambda store: open_pubsub(redis_url),
+        "redis with entries": lambda store: RedisPubSub(redis_url, key="a key of these tests"),
+    }
+
+    def make() -> tuple[Any, Any]:
+        store = make_postgres_store()
+        return store, pubsubs[request.param](store)
+
+    return make
+
+
+# -- failover -------------------------------------------------------------------------------------------------------------
 
 
 class Standby(Postgres):

@@ -19,6 +19,7 @@ import werkzeug.test
 
 from a2a_sync import A2AApp, Agent, Client
 from a2a_sync.errors import StoreError, UnavailableError
+from a2a_sync.limits import MAX_ID_LENGTH
 from a2a_sync.operations import RunRequest, SendKey
 from a2a_sync.stores import PostgresStore, open_store
 from a2a_sync.stores.base import (
@@ -362,6 +363,25 @@ def test_a_message_reaches_other_processes_and_not_its_sender(make_store):
         assert came.wait(TIMEOUT)
     assert set(got[1]) == {*(f"{n:040}" for n in range(3000)), "last"}
     assert got[0] == []
+
+
+def test_ids_of_a_kilobyte_are_stored_and_named_in_messages(make_store):
+    long_id = "\N{GRINNING FACE}" * MAX_ID_LENGTH
+    owner, (one, two), came = Owner(long_id, long_id), (make_store(), make_store()), threading.Event()
+    sent = replace(message(long_id), context_id=long_id)
+    request = RunRequest(message=sent, key=SendKey(long_id, "print"))
+    run = one.start_run(
+        owner, request, [sent, replace(status(long_id, TaskState.WORKING), context_id=long_id)], create=True
+    )
+    one.contexts.set_state(run.token, b"value", expected=0)
+    assert two.sent(owner, long_id).task_id == two.load(owner, long_id).task.id == long_id
+    assert two.list(owner, TaskQuery(context_id=long_id)).total == 1
+    assert two.contexts.state(owner, long_id).body == b"value"
+    with closing(one.pubsub()) as sender, closing(two.pubsub()) as receiver:
+        receiver.start(lambda task_id, batch: task_id == long_id and came.set(), lambda: None)
+        wait_until(lambda: receiver.healthy)
+        sender.publish(TaskBatch(owner, long_id))
+        assert came.wait(TIMEOUT)
 
 
 def test_a_listener_reports_a_gap_after_its_connection_was_lost(postgres, make_store):
