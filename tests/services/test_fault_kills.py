@@ -18,3 +18,9 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(2 * LONG)]
 )
 def test_tasks_of_a_process_killed_while_closing_are_retried_by_the_next(site: test_kills.Site, when: str) -> None:
     test_kills.test_tasks_of_a_process_killed_while_closing_are_retried_by_the_next(site, when)
+
+
+# With Celery, `test_fault_push.py` kills all processes of a run and starts them again.
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_a_restarted_server_uses_the_file_of_a_killed_one(site: test_kills.Site) -> None:
+    test_kills.test_a_restarted_server_uses_the_file_of_a_killed_one(site)
