@@ -105,15 +105,15 @@ class Methods:
         handlers = {}
         for name, method in protobuf.methods(version).items():
             operation = OPERATIONS[name]
-            # Not `unary_unary`: grpcio would wait for the message itself.
             if operation.streaming:
                 stream: Any = self._threads.receiving(partial(self._stream, operation, method))
                 # It returns at once, and writes later.
                 stream.experimental_non_blocking = True
-                handler = grpc.stream_stream_rpc_method_handler(stream)
+                handler = grpc.unary_stream_rpc_method_handler(stream)
             else:
-                unary = self._threads.receiving(partial(self._call, operation, method))
-                handler = grpc.stream_unary_rpc_method_handler(unary)
+                handler = grpc.unary_unary_rpc_method_handler(
+                    self._threads.receiving(partial(self._call, operation, method))
+                )
             handlers[method.path.rpartition("/")[2]] = handler
         return grpc.method_handlers_generic_handler(protobuf.SERVICES[version], handlers)
 

@@ -37,7 +37,7 @@ def health_handler(services: Collection[str], not_ready_reason: Callable[[], str
         status = "NOT_SERVING" if not_ready_reason() else "SERVING"
         return health_pb2.HealthCheckResponse(status=status)
 
-    method = grpc.stream_unary_rpc_method_handler(
+    method = grpc.unary_unary_rpc_method_handler(
         threads.receiving(check), response_serializer=health_pb2.HealthCheckResponse.SerializeToString
     )
     return grpc.method_handlers_generic_handler(_SERVICE, {"Check": method})

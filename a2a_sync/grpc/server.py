@@ -30,6 +30,8 @@ _OVERHEAD = 64 * 1024
 _MAX_METADATA = 16 * 1024
 #: Calls that wait for their turn.
 _MAX_WAITING = 1000
+#: Calls that have arrived and that no thread has seen.
+_MAX_ARRIVED = 5_000
 #: Clients that ping more often are disconnected.
 _MIN_PING_INTERVAL = 10.0
 #: Seconds in which calls that were cut leave their threads.
@@ -125,12 +127,13 @@ class GRPCServer(Component):
             raise ValueError(f"protocol_versions: gRPC needs one of {', '.join(protobuf.SERVICES)}")
         agents = Agents(lambda name: _services(site).get(name), lambda: [] if isinstance(site, A2AApp) else list(site))
         limits = site.limits
-        self._calls = threads + _MAX_WAITING + limits.max_open_streams
         self._call_threads = CallThreads(
             threads,
-            self._calls,
+            waiting=_MAX_WAITING,
+            lasting=_MAX_WAITING + limits.max_open_streams,
             message_bytes=limits.max_body_bytes,
             message_timeout=limits.body_timeout,
+            metadata_bytes=2 * _MAX_METADATA,
         )
         self._methods = [
             Methods(version, agents, lambda: self._url, self._sender, self._call_threads) for version in self._versions
@@ -188,10 +191,14 @@ class GRPCServer(Component):
             "grpc.max_allowed_incoming_connections": limits.max_connections,
             "grpc.max_connection_idle_ms": int(limits.connection_idle_timeout * 1000),
             "grpc.server_handshake_timeout_ms": int(limits.header_timeout * 1000),
+            "grpc.http2.settings_timeout": int(limits.header_timeout * 1000),
             "grpc.max_receive_message_length": limits.max_body_bytes + _OVERHEAD,
             "grpc.max_send_message_length": -1,
             "grpc.max_metadata_size": _MAX_METADATA,
             "grpc.max_concurrent_streams": self._threads + limits.max_open_streams,
+            # Beyond the first number gRPC cuts calls by chance, those of any client.
+            "grpc.server.max_pending_requests": _MAX_ARRIVED,
+            "grpc.server.max_pending_requests_hard_limit": 2 * _MAX_ARRIVED,
             "grpc.keepalive_time_ms": int(limits.stream_keepalive_interval * 1000),
             "grpc.keepalive_timeout_ms": pong,
             # The one that ends a connection which is half open: a minute otherwise, whatever the timeout above.
@@ -200,12 +207,7 @@ class GRPCServer(Component):
             "grpc.http2.max_pings_without_data": 0,
             "grpc.http2.min_ping_interval_without_data_ms": int(_MIN_PING_INTERVAL * 1000),
         }
-        return grpc.server(
-            self._call_threads,
-            self._handlers(),
-            options=tuple(options.items()),
-            maximum_concurrent_rpcs=self._calls,
-        )
+        return grpc.server(self._call_threads, self._handlers(), options=tuple(options.items()))
 
     def _handlers(self) -> list[Any]:
         handlers = [*(methods.handlers() for methods in self._methods), self._health()]

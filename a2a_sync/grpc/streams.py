@@ -95,6 +95,12 @@ class OpenStream:
         finish: called once, with the error that ended the stream, or None; then ``write(None)`` follows.
     """
 
+    # There are thousands.
+    __slots__ = (
+        *("_busy", "_cancel", "_encode", "_encode_end", "_end", "_events", "_finish", "_keepalive", "_lock"),
+        *("_sender", "_slot", "_woken", "_write", "_writing", "_written"),
+    )
+
     def __init__(
         self,
         sender: Sender,

@@ -1,13 +1,20 @@
-"""The threads of calls: a call takes one from its beginning on, and gives its place to the next call when it waits."""
+"""The threads of calls: a call takes one when its message has arrived, and gives its place to the next call when it waits.
+
+grpcio has no public way to wait for a message without a thread, so private names of it are used, which are the same in 1.71 to 1.85.
+"""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
+from functools import partial
+from threading import Lock
 from typing import Any, Final, TypeVar
+
+from grpc import _server as grpcio
+from grpc._cython import cygrpc
 
 from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.pool import Slot, WorkerPool
@@ -16,165 +23,240 @@ from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
 
-#: Seconds after which a call without a message, and any other call, gives its place to another one.
-_SILENT_AFTER = 0.1
+#: Seconds after which a call that has not ended gives its place to another one, and after which a message is late.
 _WAITS_AFTER = 0.5
-#: Most bytes of the parts of messages that have arrived of calls that have lasted for `_WAITS_AFTER`; so many calls may wait anyway.
+_LATE_AFTER = 2.0
+#: Seconds between two checks.
+_CHECK_INTERVAL = 0.1
+#: Most bytes of the parts of messages that have arrived of calls that are late; so many calls may wait anyway.
 _MAX_UNSENT_BYTES = 160 * 1024 * 1024
 _MIN_UNSENT = 8
+#: Most calls whose message has not arrived, however short they have lasted; beyond it half of them are cut.
+_MAX_UNSENT = 1000
+#: Most bytes of messages that wait for a thread; shorter ones wait anyway.
+_MAX_WAITING_BYTES = 64 * 1024 * 1024
+_SHORT = 64 * 1024
 #: Most seconds that a call waits for a thread.
 _LONGEST_WAIT = 30.0
 
-_Answer = TypeVar("_Answer")
+_BehaviorT = TypeVar("_BehaviorT", bound=Callable[..., Any])
 
 
-class _RunningCall:
-    """A call on its way to a thread, or on one."""
+class _Call:
+    """A call that waits for its message or for a thread, or is on one.
 
-    __slots__ = ("began", "connection", "job", "rpc", "slot", "submitted")
+    ``run`` executes it with its message, or with the error that it ends with; it raises nothing.
+    """
 
-    def __init__(self, slot: Slot, job: Callable[[], None]) -> None:
-        self.slot = slot
-        self.job = job
-        self.submitted = self.began = time.monotonic()
-        #: Since it waits for its message.
-        self.rpc: Any = None
-        self.connection = ""
+    __slots__ = ("began", "rpc", "run", "slot")
+
+    def __init__(self, rpc: Any, run: Callable[[bytes | AgentError], None]) -> None:
+        self.rpc = rpc
+        self.run = run
+        self.began = time.monotonic()
+        self.slot: Slot
 
 
 class CallThreads(Executor):
     """Executes `threads` calls at once, without those that wait for something, on daemons: a call that hangs keeps no process.
 
-    grpcio waits for a message without a limit, on the thread of the call. So a call gives its place to the next one when it has no
-    message after a tenth of a second, or has lasted half a second. Of the calls that have no message by then there are few: beyond
-    that the oldest one is cut of the connection that has most of them. The message of a call without a thread is not read.
+    grpcio waits for a message without a limit, on the thread of the call, and counts that call among those that it executes. Here a
+    call has neither thread nor place before its message is complete. Of the calls that have no message after two seconds there
+    are few: beyond that the oldest one is cut of the connection that has most of them. A call with a thread that has lasted half a
+    second gives its place to the next one.
 
     Parameters:
         threads: calls at once, without those that wait.
-        calls: all calls; the caller does not submit more.
+        waiting: most calls with a message that wait for a thread; others are refused.
+        lasting: most calls that have lasted half a second and have a thread.
         message_bytes: the largest message.
         message_timeout: how long a message may take, in seconds.
+        metadata_bytes: the largest metadata, with 32 bytes for each of its entries.
     """
 
-    def __init__(self, threads: int, calls: int, *, message_bytes: int, message_timeout: float) -> None:
+    def __init__(
+        self,
+        threads: int,
+        *,
+        waiting: int,
+        lasting: int,
+        message_bytes: int,
+        message_timeout: float,
+        metadata_bytes: int,
+    ) -> None:
         self._timeout = message_timeout
+        self._metadata_bytes = metadata_bytes
         self._max_unsent = max(_MIN_UNSENT, _MAX_UNSENT_BYTES // message_bytes)
-        # A call has ended for gRPC before its thread is free: as many more may wait for that moment.
-        self._pool = WorkerPool(threads=threads, max_queued=2 * calls, max_abandoned=2 * calls, name="a2a-grpc")
-        self._own = threading.local()
-        self._lock = threading.Lock()
+        self._pool = WorkerPool(threads=threads, max_queued=waiting, max_abandoned=lasting, name="a2a-grpc")
+        self._receiving: set[Any] = set()
+        self._lock = Lock()
         #: The calls that hold a place, and those that wait for their message; the oldest first.
-        self._held: dict[_RunningCall, None] = {}
-        self._unsent: dict[_RunningCall, None] = {}
-        self._unstarted: deque[_RunningCall] = deque()
+        self._held: dict[_Call, None] = {}
+        self._unsent: dict[_Call, None] = {}
+        self._waiting_bytes = 0
+        self._unstarted: deque[tuple[Slot, Callable[[], None]]] = deque()
         self._checks = Periodic("a2a-grpc-calls", self._check, retry=1.0)
 
+    def receiving(self, behavior: _BehaviorT) -> _BehaviorT:
+        """Mark a behavior of grpcio for one request: it is called when the request has arrived.
+
+        It is called with an `AgentError` in place of the request of a call that has none, or for which there is no thread.
+        """
+        self._receiving.add(behavior)
+        return behavior
+
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Execute a call. It raises nothing, which would end the thread of grpcio that accepts calls."""
-        future: Future[Any] = Future()
+        """Execute a call, when its message has arrived. It raises nothing, which would end the thread of grpcio that accepts calls.
 
-        def job() -> None:
-            self._begin(call)
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:
-                future.set_exception(error)
-            finally:
-                self._end(call)
-
-        call = _RunningCall(self._pool.reserve(), job)
-        self._start(call)
-        self._checks.start(_SILENT_AFTER)
-        if not call.slot.ready:
-            self._free_places(call.submitted)
-        return future
-
-    def _start(self, call: _RunningCall) -> None:
-        try:
-            call.slot.submit(call.job)
-        except RuntimeError:
-            logger.exception("no thread for a call; it is retried")
-            self._unstarted.append(call)
-
-    def _begin(self, call: _RunningCall) -> None:
-        self._own.call = call
-        call.began = time.monotonic()
-        with self._lock:
-            self._held[call] = None
-
-    def _end(self, call: _RunningCall) -> None:
-        self._own.call = None
-        with self._lock:
-            self._held.pop(call, None)
+        The future has a result already: grpcio only counts calls by it.
+        """
+        function, event, state, behavior, _, *rest = args
+        if behavior not in self._receiving:
+            # It reads its requests itself, and so holds a thread meanwhile.
+            self._start(_Call(event.call, lambda message: event.call.cancel() if message else fn(*args)), b"")
+        elif _size(event.invocation_metadata) > self._metadata_bytes:
+            # gRPC itself has no limit for clients that do not acknowledge its settings.
+            event.call.cancel()
+        else:
+            run = partial(_run, fn, function, event, state, behavior, rest)
+            self._receive(_Call(event.call, run), state)
+        return _SUBMITTED
 
     # -- messages --
 
-    def receiving(self, behavior: Callable[..., _Answer]) -> Callable[..., _Answer]:
-        """A behavior of grpcio for requests that are streams: ``behavior(message, rpc, …)``, which gets the first message.
+    def _receive(self, call: _Call, state: Any) -> None:
+        """Start to receive the message, as grpcio does on the thread of a call, which waits for it then."""
 
-        It is called with an `AgentError` in place of a call that has no message, or has waited for a thread for too long.
-        """
-
-        def receive(requests: Iterator[bytes], rpc: Any, *rest: Any) -> _Answer:
-            data: bytes | AgentError
-            try:
-                data = self._message(requests, rpc)
-            except AgentError as error:
-                data = error
-            return behavior(data, rpc, *rest)
-
-        return receive
-
-    def _message(self, requests: Iterator[bytes], rpc: Any) -> bytes:
-        call: _RunningCall = self._own.call
-        if call.began - call.submitted > _LONGEST_WAIT:
-            raise OverloadedError("too many calls wait for a thread; try again later", retry_after=1.0)
-        call.rpc, call.connection = rpc, rpc.peer()
-        with self._lock:
-            self._unsent[call] = None
-        try:
-            data = next(requests, None)
-        finally:
+        def received(event: Any) -> Any:
+            # On the thread of grpcio that accepts calls: the message has arrived, or there is none.
+            data = event.batch_operations[0].message()
+            with state.condition:
+                canceled = state.client is grpcio._CANCELLED
+                ended = grpcio._possibly_finish_call(state, grpcio._RECEIVE_MESSAGE_TOKEN)
             with self._lock:
                 self._unsent.pop(call, None)
-        if data is None:
-            raise InvalidRequestError("the call has no message")
-        return data
+            if not canceled:
+                self._start(call, InvalidRequestError("the call has no message") if data is None else data)
+            return ended
+
+        with self._lock:
+            self._unsent[call] = None
+        with state.condition:
+            call.rpc.start_server_batch((cygrpc.ReceiveMessageOperation(0),), received)
+            state.due.add(grpcio._RECEIVE_MESSAGE_TOKEN)
+        self._checks.start(_CHECK_INTERVAL)
+        if len(self._unsent) > _MAX_UNSENT:
+            self._cut(lambda: _surplus(self._unsent, _MAX_UNSENT // 2))
+
+    def _start(self, call: _Call, message: bytes | AgentError) -> None:
+        """Execute a call on a thread, or end it with an error, which does not block."""
+        if isinstance(message, AgentError):
+            call.run(message)
+            return
+        try:
+            call.slot = self._pool.reserve()
+        except OverloadedError:
+            call.run(_full())
+            return
+        long = 0 if call.slot.ready or len(message) <= _SHORT else len(message)
+        if self._waiting_bytes + long > _MAX_WAITING_BYTES:
+            call.slot.release()
+            call.run(_full())
+            return
+        self._submit(call, message, long)
+        if not call.slot.ready:
+            self._free_places(time.monotonic())
+
+    def _submit(self, call: _Call, message: bytes, long: int) -> None:
+        submitted = time.monotonic()
+
+        def job() -> None:
+            call.began = time.monotonic()
+            with self._lock:
+                self._held[call] = None
+                self._waiting_bytes -= long
+            try:
+                call.run(message if call.began - submitted <= _LONGEST_WAIT else _full())
+            finally:
+                with self._lock:
+                    self._held.pop(call, None)
+
+        with self._lock:
+            self._waiting_bytes += long
+        self._start_thread(call.slot, job)
+
+    def _start_thread(self, slot: Slot, job: Callable[[], None]) -> None:
+        try:
+            slot.submit(job)
+        except RuntimeError:
+            logger.exception("no thread for a call; it is retried")
+            self._unstarted.append((slot, job))
 
     # -- checks --
 
     def _check(self) -> float | None:
-        """Free the places of calls that wait, and cut calls whose message is late, or that are too many without one."""
+        """Free the places of calls that wait, and cut calls that have waited for their message for too long, or are too many."""
         now = time.monotonic()
         self._free_places(now)
-        with self._lock:
-            unsent = sorted(
-                (call for call in self._unsent if call.began <= now - _WAITS_AFTER), key=lambda call: call.began
-            )
-        for call in self._surplus(unsent, now):
-            logger.info("a call was cut that has sent no message in %.3g seconds", now - call.began)
-            call.rpc.cancel()
+        self._cut(lambda: self._late(now))
         for _ in range(len(self._unstarted)):
-            self._start(self._unstarted.popleft())
-        return _SILENT_AFTER if self._pool.running or self._unsent else None
+            self._start_thread(*self._unstarted.popleft())
+        return _CHECK_INTERVAL if self._pool.running or self._unsent else None
 
     def _free_places(self, now: float) -> None:
         with self._lock:
             for call in list(self._held):
-                if call.began <= now - (_SILENT_AFTER if call in self._unsent else _WAITS_AFTER):
-                    del self._held[call]
-                    call.slot.abandon()
+                if call.began > now - _WAITS_AFTER:
+                    break
+                del self._held[call]
+                call.slot.abandon()
 
-    def _surplus(self, unsent: list[_RunningCall], now: float) -> list[_RunningCall]:
-        """Those of `unsent`, the oldest first, that are cut: late ones, and the oldest of the connections that have most."""
-        late = [call for call in unsent if call.began <= now - self._timeout]
-        connections: defaultdict[str, deque[_RunningCall]] = defaultdict(deque)
-        for call in unsent[len(late) :]:
-            connections[call.connection].append(call)
-        surplus = max(0, len(unsent) - len(late) - self._max_unsent)
-        return [*late, *(max(connections.values(), key=len).popleft() for _ in range(surplus))]
+    def _late(self, now: float) -> list[_Call]:
+        """The calls whose message takes too long, and those that are too many of the ones whose message is late."""
+        late = [call for call in self._unsent if call.began <= now - min(_LATE_AFTER, self._timeout)]
+        expired = [call for call in late if call.began <= now - self._timeout]
+        return [*expired, *_surplus(late[len(expired) :], self._max_unsent)]
+
+    def _cut(self, choose: Callable[[], list[_Call]]) -> None:
+        with self._lock:
+            chosen = choose()
+            for call in chosen:
+                del self._unsent[call]
+        for call in chosen:
+            call.rpc.cancel()
+        if chosen:
+            logger.info("%d calls were cut that have sent no message", len(chosen))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the threads: idle ones now, the others after their call."""
         self._checks.stop()
         self._pool.close()
+
+
+_SUBMITTED: Final[Future[None]] = Future()
+_SUBMITTED.set_result(None)
+
+
+def _run(
+    fn: Callable[..., Any], function: Any, event: Any, state: Any, behavior: Any, rest: list[Any], message: Any
+) -> None:
+    """Execute a call of grpcio with its message."""
+    fn(function, event, state, behavior, lambda: message, *rest)
+
+
+def _full() -> OverloadedError:
+    return OverloadedError("too many calls wait for a thread; try again later", retry_after=1.0)
+
+
+def _size(metadata: Any) -> int:
+    """The size of metadata as HTTP/2 counts it."""
+    return 32 * len(metadata) + sum(len(name) + len(value) for name, value in metadata)
+
+
+def _surplus(calls: Iterable[_Call], keep: int) -> list[_Call]:
+    """The calls beyond `keep`, the oldest first, of the connections that have most of them."""
+    connections: defaultdict[bytes, deque[_Call]] = defaultdict(deque)
+    for call in calls:
+        connections[call.rpc.peer()].append(call)
+    surplus = max(0, sum(map(len, connections.values())) - keep)
+    return [max(connections.values(), key=len).popleft() for _ in range(surplus)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -50,6 +52,18 @@ def serving(site: Any = None, *, tls: Any = None, threads: int = 32, **options: 
         site.close(timeout=0)
 
 
+@contextmanager
+def printing(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of this Python, which is killed at the end; it ends by itself when its input ends."""
+    with subprocess.Popen(
+        [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
 def client_of(server: GRPCServer, **options: Any) -> Client:
     return Client(f"grpc://127.0.0.1:{server.port}", **options)
 
@@ -69,3 +83,9 @@ def encoded(operation: str, request: Any) -> bytes:
 def path(operation: str, version: str = "1.0") -> str:
     """The path of the method of an operation."""
     return protobuf.methods(version)[operation].path
+
+
+if __name__ == "__main__":
+    with serving() as server:
+        print(server.port, flush=True)
+        sys.stdin.read()

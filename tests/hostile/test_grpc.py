@@ -6,7 +6,9 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +25,9 @@ from a2a_sync.errors import InvalidRequestError  # noqa: E402
 from a2a_sync.grpc import GRPCServer, threads  # noqa: E402
 from a2a_sync.operations import OPERATIONS  # noqa: E402
 from tests.engine import eventually  # noqa: E402
-from tests.grpc.agent import channel, client_of, encoded, path, serving  # noqa: E402
+from tests.grpc.agent import channel, client_of, encoded, path, printing, serving  # noqa: E402
+from tests.hostile import http2  # noqa: E402
+from tests.hostile.slow import worst_wait  # noqa: E402
 
 #: What hostile bytes may be answered with: never INTERNAL or UNKNOWN.
 REFUSALS = {
@@ -170,6 +174,79 @@ def test_large_requests_that_are_refused_free_what_they_reserved() -> None:
         assert not site.service.engine.responses._owners
 
 
+# -- floods, each process apart --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def apart() -> Iterator[tuple[int, int]]:
+    """A server in a process of its own: its port, and the id of the process."""
+    with printing("-m", "tests.grpc.agent") as child:
+        assert child.stdout is not None
+        yield int(child.stdout.readline()), child.pid
+
+
+@contextmanager
+def flooded(kind: str, port: int) -> Iterator[None]:
+    """Within, a process floods the server with calls of this kind."""
+    with printing("-m", "tests.hostile.http2", kind, str(port)) as child:
+        assert child.stdout is not None
+        for _ in range(http2.CONNECTIONS):
+            assert child.stdout.readline() == "sent\n"
+        yield
+
+
+def peak(process: int) -> int:
+    """The most memory that a process has had, in megabytes."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) // 1024
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", ["half_sent", "reset"])
+def test_a_flood_of_calls_refuses_and_delays_nothing_of_another_caller(
+    apart: tuple[int, int], kind: str, record_property: pytest.RecordProperty
+) -> None:
+    # Of 4 x 1,000 half-sent calls each held a thread or a place; another caller waited 3.4 seconds, and was refused.
+    port, process = apart
+    with Client(f"grpc://127.0.0.1:{port}", timeout=60, retry=None) as client:
+        calm, _ = worst_wait(lambda: client.send("hi"), 1)
+        before = peak(process)
+        with flooded(kind, port):
+            worst, count = worst_wait(lambda: client.send("hi"), 6)
+        record_property(
+            "worst", f"{worst:.2f} s in {count} calls, {calm:.2f} s before; {peak(process) - before} MB more"
+        )
+    assert count > 5
+    assert worst < 2.0 + 10 * calm
+    assert peak(process) - before < 150
+
+
+@pytest.mark.timeout(120)
+def test_heads_that_repeat_an_entry_take_no_memory(
+    apart: tuple[int, int], record_property: pytest.RecordProperty
+) -> None:
+    port, process = apart
+    with Client(f"grpc://127.0.0.1:{port}", timeout=60) as client:
+        client.send("hi")
+        before = peak(process)
+        with flooded("references", port):
+            assert client.send("hi").text == "worker: hi"
+        record_property("more", f"{peak(process) - before} MB")
+    assert peak(process) - before < 100
+
+
+def test_metadata_of_a_client_that_does_not_acknowledge_settings_is_bounded(server: GRPCServer) -> None:
+    # gRPC has no bound for it, and such a call was executed.
+    connection = http2.Connection(server.port)
+    try:
+        connection.send(http2.references(1))
+        eventually(lambda: connection.resets == [1], "the end of the call")
+    finally:
+        connection.socket.close()
+    with client_of(server) as client:
+        assert client.send("hi").text == "worker: hi"
+
+
 # -- calls without a message --------------------------------------------------------------------------------------------
 
 
@@ -205,7 +282,7 @@ def test_calls_that_send_no_message_hold_nothing_of_others(silent: Callable[...,
 
 def test_many_calls_whose_messages_are_late_at_once_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     # Of 500 sends over 16 connections at once five were cut, because too many waited for their messages at the same moment.
-    monkeypatch.setattr(threads, "_WAITS_AFTER", 60.0)
+    monkeypatch.setattr(threads, "_LATE_AFTER", 60.0)
     begun = threading.Event()
 
     def late() -> Iterator[bytes]:
@@ -248,6 +325,25 @@ def test_a_call_waits_for_a_thread_and_not_for_ever(refused: bool, monkeypatch: 
         Client(site).cancel_task(task.id)
         assert busy.result(60)
         assert code_of(later.result) is (grpc.StatusCode.RESOURCE_EXHAUSTED if refused else None)
+
+
+def test_the_large_messages_that_wait_for_a_thread_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_WAITS_AFTER", 120.0)
+    monkeypatch.setattr(threads, "_MAX_WAITING_BYTES", 150_000)
+    with serving(threads=1) as server, channel(server) as opened:
+        send = opened.unary_unary(path("SendMessage"))
+        busy = send.future(saying("wait"), timeout=120)
+        site: Any = server._site
+        eventually(lambda: Client(site).list_tasks().tasks, "the send on the only thread")
+        large = saying("x" * 100_000)
+        begun = [send.future(large, timeout=120)]
+        eventually(lambda: server._call_threads._waiting_bytes, "the call that waits")
+        assert code_of(lambda: send(large, timeout=60)) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        begun.append(send.future(encoded("SendMessage", SAID), timeout=120))
+        (task,) = Client(site).list_tasks().tasks
+        Client(site).cancel_task(task.id)
+        assert all(one.result(60) for one in [busy, *begun])
+        assert server._call_threads._waiting_bytes == 0
 
 
 def test_a_call_is_answered_when_the_system_has_a_thread_again(monkeypatch: pytest.MonkeyPatch) -> None:

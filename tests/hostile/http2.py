@@ -1,0 +1,132 @@
+"""A client that floods a gRPC server with frames of HTTP/2, in a process of its own: ``python -m tests.hostile.http2 KIND PORT``.
+
+It prints a line for each connection that has made its calls, and makes them again and again until its input ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+CONNECTIONS = 4
+#: Frame types and flags (RFC 9113, 6).
+DATA, HEADERS, RST_STREAM, SETTINGS = 0, 1, 3, 4
+ACK, END_HEADERS = 1, 4
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+METHOD = "/lf.a2a.v1.A2AService/SendMessage"
+#: A reference to the newest entry of the table (RFC 7541, 6.1).
+NEWEST = b"\xbe"
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def literal(name: str, value: str, *, indexed: bool = False) -> bytes:
+    """A field of a head; ``indexed``: it becomes the newest entry of the table."""
+    return (b"\x40" if indexed else b"\x00") + b"".join(_string(text.encode()) for text in (name, value))
+
+
+def _string(data: bytes) -> bytes:
+    if len(data) < 127:
+        return bytes([len(data)]) + data
+    rest, written = len(data) - 127, b"\x7f"
+    while rest >= 128:
+        written += bytes([rest % 128 + 128])
+        rest //= 128
+    return written + bytes([rest]) + data
+
+
+HEAD = b"".join(
+    literal(name, value)
+    for name, value in {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": METHOD,
+        ":authority": "agent",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }.items()
+)
+
+
+class Connection:
+    """A connection that has sent its preface, and reads what the server sends."""
+
+    def __init__(self, port: int) -> None:
+        #: The calls that the server has reset.
+        self.resets: list[int] = []
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0))
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError), self.socket.makefile("rb") as frames:
+            while head := frames.read(9):
+                kind, _, stream = struct.unpack(">BBI", head[3:])
+                frames.read(int.from_bytes(head[:3]))
+                if kind == RST_STREAM:
+                    self.resets.append(stream)
+
+    def send(self, *frames: bytes) -> None:
+        self.socket.sendall(b"".join(frames))
+
+    def acknowledge(self) -> None:
+        """Acknowledge the settings of the server, as each client has to."""
+        self.send(frame(SETTINGS, ACK, 0))
+
+
+def half_sent(stream: int) -> bytes:
+    """A call whose message never ends."""
+    return frame(HEADERS, END_HEADERS, stream, HEAD) + frame(DATA, 0, stream, b"\0\0\1\0\0")
+
+
+def reset(stream: int) -> bytes:
+    """A call that ends at once."""
+    return half_sent(stream) + frame(RST_STREAM, 0, stream, struct.pack(">I", 8))
+
+
+def references(stream: int) -> bytes:
+    """A call whose head repeats an entry of four kilobytes 3,000 times in as many bytes."""
+    entry = literal("x-large", "z" * 3900, indexed=True) if stream == 1 else b""
+    return frame(HEADERS, END_HEADERS, stream, HEAD + entry + NEWEST * 3000)
+
+
+#: The calls of a connection, by kind, and how many it makes.
+KINDS: dict[str, tuple[Callable[[int], bytes], int]] = {
+    "half_sent": (half_sent, 1000),
+    "reset": (reset, 5000),
+    "references": (references, 200),
+}
+
+
+def flood(kind: str, port: int) -> None:
+    """Make the calls of `kind`, on one connection after another."""
+    call, count = KINDS[kind]
+    for number in itertools.count():
+        connection = Connection(port)
+        with contextlib.suppress(OSError):
+            connection.acknowledge()
+            for stream in range(1, 2 * count, 2):
+                connection.send(call(stream))
+        if number == 0:
+            print("sent\n", end="", flush=True)
+        # The server keeps the calls for so long.
+        time.sleep(1.0)
+        connection.socket.close()
+
+
+def main(kind: str, port: str) -> None:
+    for _ in range(CONNECTIONS):
+        threading.Thread(target=flood, args=(kind, int(port)), daemon=True).start()
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
