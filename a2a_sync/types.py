@@ -578,14 +578,14 @@ class Task(Reply):
 
     @property
     def text(self) -> str:
-        """The text of the answer: that of the artifacts, one per line; without any, that of `answer_message`.
+        """The text of the answer: that of the artifacts, one per line; without any, that of the message of the status, or else
+        of the agent's last message.
 
-        The order is reversed for tasks that are interrupted, failed or rejected. While a task is submitted or working, only
+        Artifacts come last for tasks that are interrupted, failed or rejected. While a task is submitted or working, only
         artifacts count: its messages report progress.
         """
         artifact_text = "\n".join(text for text in (artifact.text for artifact in self.artifacts) if text)
-        message = self.answer_message
-        message_text = message.text if message is not None else ""
+        message_text = next((message.text for message in self._answer_messages if message.text), "")
         return (
             (message_text or artifact_text) if self.state in _MESSAGE_FIRST_STATES else (artifact_text or message_text)
         )
@@ -594,10 +594,12 @@ class Task(Reply):
     def answer_message(self) -> Message | None:
         """The message with the answer of a paused task that has none in an artifact: the message of the status, else the last
         message of the agent in the history since the last one of the user. None if there is none or the task is not paused."""
-        if not self.state.paused or self.status.message is not None:
-            return self.status.message if self.state.paused else None
-        last = self.history[-1] if self.history else None
-        return last if last is not None and last.role is Role.AGENT else None
+        return next(iter(self._answer_messages), None)
+
+    @property
+    def _answer_messages(self) -> list[Message]:
+        last = self.history[-1] if self.history and self.history[-1].role is Role.AGENT else None
+        return [message for message in (self.status.message, last) if message is not None and self.state.paused]
 
     def artifact(self, name: str) -> Artifact:
         """The artifact with this name, or with this id.

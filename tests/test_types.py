@@ -133,6 +133,10 @@ def test_without_artifacts_the_answer_is_the_message_of_the_status_or_the_agent_
     assert (in_status.text, in_status.answer_message) == ("in the status", in_status.status.message)
     in_history = dataclasses.replace(task(state), history=(USER, AGENT))
     assert (in_history.text, in_history.answer_message) == ("a", AGENT)
+    data = t.Message(role=t.Role.AGENT, parts=(t.DataPart(1),))
+    status = dataclasses.replace(in_history.status, message=data)
+    of_data = dataclasses.replace(in_history, status=status)
+    assert (of_data.text, of_data.answer_message) == ("a", data)
     of_before = dataclasses.replace(task(state), history=(AGENT, USER))
     assert (of_before.text, of_before.answer_message) == ("", None)
 

@@ -14,6 +14,7 @@ from a2a_sync import (
     FilePart,
     Message,
     Part,
+    Role,
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
@@ -95,7 +96,10 @@ class Transcript:
         if answer.state.interrupted or (answer.state is TaskState.COMPLETED and not self._printed):
             if message is not None:
                 self._print_message(message)
-        elif message is not None and message.text and answer.state is not TaskState.COMPLETED:
+        elif answer.state is TaskState.COMPLETED:
+            if answer.text and not any(artifact.text for artifact in answer.artifacts):
+                self._print_message(Message(role=Role.AGENT, parts=(TextPart(answer.text),)))
+        elif message is not None and message.text:
             print_status(f"{answer.state}: {message.text}", error=True)
         print_status(f"[{self._elapsed()}] {answer.state}, task {answer.id}", dim=True)
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from a2a_sync import Artifact, DataPart, TaskArtifactUpdateEvent, TextPart
+from a2a_sync import (
+    Artifact,
+    DataPart,
+    Message,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TextPart,
+)
 from a2a_sync.cli.show import Transcript
 
 
@@ -40,3 +50,17 @@ def test_parts_that_a_replacement_adds_are_printed(capsys: pytest.CaptureFixture
 
 def test_another_text_is_printed_as_a_whole(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, event("Let me see"), event("It is 5", last_chunk=True)) == ("Let me see\nIt is 5\n", True)
+
+
+@pytest.mark.parametrize("part", [DataPart(5), TextPart("It is 5")], ids=["data", "text"])
+@pytest.mark.parametrize("place", ["status", "history"])
+def test_the_text_of_a_message_is_printed_beside_artifacts_without_text(
+    part: DataPart | TextPart, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = Message(role=Role.AGENT, parts=(TextPart("Here it is"),))
+    status = TaskStatus(state=TaskState.COMPLETED, message=said if place == "status" else None)
+    task = Task(id="t", status=status, artifacts=(Artifact(parts=(part,)),), history=(said,))
+    Transcript().finish(task)
+    output = capsys.readouterr().out
+    assert output == ("5\nHere it is\n" if isinstance(part, DataPart) else "It is 5\n")
+    assert task.text in output

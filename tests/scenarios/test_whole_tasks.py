@@ -118,3 +118,13 @@ def test_an_answer_missing_from_the_stream_is_fetched_once(client: Client) -> No
     assert stream.resynchronised
     assert stream.text == last.text == "only stored"
     assert client.chat().send("stored").text == "only stored"
+
+
+def test_an_answer_in_the_message_of_the_status_is_the_text_of_send_stream_and_chat(client: Client) -> None:
+    assert client.send("message").text == "no task was needed"
+    assert client.send("message", stream=False).text == "no task was needed"
+    with client.stream("message") as stream:
+        list(stream)
+    assert stream.text == "no task was needed"
+    assert client.chat().send("message").text == "no task was needed"
+    assert client.as_tool()("message") == "no task was needed"
