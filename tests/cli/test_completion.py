@@ -59,17 +59,17 @@ def test_a_shell_completes_commands_options_files_and_folders(shell: str, tmp_pa
     startup.parent.mkdir(parents=True, exist_ok=True)
     startup.write_text(f"{before}\n{line}\necho now-type\n")
     (tmp_path / "report.txt").touch()
-    (tmp_path / "answers").mkdir()
+    (tmp_path / "downloads").mkdir()
     # Without this folder fish reads all manuals of the system when it starts.
     (tmp_path / ".local/share/fish/generated_completions").mkdir(parents=True)
     arguments, executable = tmp_path / "arguments", tmp_path / "bin" / "a2a-sync"
     executable.parent.mkdir()
     executable.write_text(_COMMAND.format(python=sys.executable, arguments=str(arguments)))
     executable.chmod(0o755)
-    shown = type_into(command, tmp_path, "now-type", "a2a-sync sen\thttp://x hi --ins\t--file rep\t--out ans\t\r")
+    shown = type_into(command, tmp_path, "now-type", "a2a-sync sen\thttp://x hi --ins\t--file rep\t--out down\t\r")
     assert arguments.exists(), shown
     words = [word.rstrip("/") for word in arguments.read_text().split("\n")]
-    assert words == ["send", "http://x", "hi", "--insecure", "--file", "report.txt", "--out", "answers"], shown
+    assert words == ["send", "http://x", "hi", "--insecure", "--file", "report.txt", "--out", "downloads"], shown
 
 
 def type_into(command: list[str], home: Path, prompt: str, keys: str) -> str:
