@@ -1,6 +1,7 @@
 """The threads of calls: a call takes one when its message has arrived, and gives its place to the next call when it waits.
 
 grpcio has no public way to wait for a message without a thread, so private names of it are used, which are the same in 1.71 to 1.85.
+The extra ``grpc`` has that upper bound.
 """
 
 from __future__ import annotations
