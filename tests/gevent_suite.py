@@ -22,6 +22,7 @@ LEFT_OUT = {
     "tests/engine/test_hub.py::test_a_queue_that_was_emptied_in_the_moment": "replaces a method, which gevent's queues forbid",
     "tests/faults/test_grpc.py": "gRPC does not work in a patched process, and is refused there",
     "tests/grpc": "gRPC does not work in a patched process, and is refused there",
+    "tests/hostile/test_grpc.py": "gRPC does not work in a patched process, and is refused there",
     "tests/mutants": "starts other processes",
     "tests/stores/test_contexts.py": "starts other processes",
     **dict.fromkeys(
