@@ -5,7 +5,7 @@ The sessions of the ADK hold the conversations. Neither ``a2a-sdk`` nor the ADK'
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -72,7 +72,9 @@ class ADKExecutor(Bridge):
         options: those of `Bridge`. ``deps`` becomes ``state["temp:deps"]`` of the run, which the ADK does not store.
     """
 
-    public = {LlmCallsLimitExceededError: (TaskState.FAILED, "the agent took too many steps")}
+    public: Mapping[type[BaseException], tuple[TaskState, str]] = {
+        LlmCallsLimitExceededError: (TaskState.FAILED, "the agent took too many steps")
+    }
     modes: Sequence[str] = ("text/plain", "application/json", "image/*", "audio/*", "video/*", "application/pdf")
     exclusive = True
     decision = "confirmed"

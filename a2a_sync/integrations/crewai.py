@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 _PROGRESS = "a2a_remote_progress"
-_TOKEN = "llm_stream_chunk"
+_CHUNK = "llm_stream_chunk"
 #: Where a canceled run stops, besides at tokens.
 _STOPS = (InterceptionPoint.PRE_STEP, InterceptionPoint.PRE_MODEL_CALL, InterceptionPoint.PRE_TOOL_CALL)
 #: How a model without function calling begins what it only thinks, and its answer.
@@ -113,7 +113,7 @@ def _followed(
             raise HookAborted("the task was canceled")
 
     def sink(source: Any, event: BaseEvent) -> None:
-        if event.type == _TOKEN:
+        if event.type == _CHUNK:
             stop()
         # Not the frame of the event, which has all its members as JSON, with agents and crews.
         state.sync_queue.put(cast(Any, event))
@@ -128,7 +128,7 @@ def _followed(
     state = create_frame_streaming_state(results)
     event: Any
     for event in create_frame_generator(state._replace(sink=sink), stoppable, sessions):
-        if event.type == _TOKEN and show and not event.tool_call:
+        if event.type == _CHUNK and show and not event.tool_call:
             if not task or event.task_id == task:
                 text, shown = said.get(event.call_id, ("", 0))
                 visible = _spoken(text + event.chunk)

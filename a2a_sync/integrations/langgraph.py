@@ -8,7 +8,7 @@ the conversation, and cannot ask.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import wraps
@@ -70,7 +70,9 @@ class LangGraphBridge(Bridge):
         options: those of `Bridge`. ``deps`` becomes the runtime context of the graph.
     """
 
-    public = {GraphRecursionError: (TaskState.FAILED, "the agent took too many steps")}
+    public: Mapping[type[BaseException], tuple[TaskState, str]] = {
+        GraphRecursionError: (TaskState.FAILED, "the agent took too many steps")
+    }
     modes: Sequence[str] = ("text/plain", "application/json", "image/*")
     decision = "type"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from a2a_sync.client.client import Client
@@ -63,7 +63,9 @@ class LlamaIndexBridge(Bridge):
         options: those of `Bridge`. ``deps`` becomes the value ``deps`` in the store of the workflow's context.
     """
 
-    public = {WorkflowTimeoutError: (TaskState.FAILED, "the agent took too long")}
+    public: Mapping[type[BaseException], tuple[TaskState, str]] = {
+        WorkflowTimeoutError: (TaskState.FAILED, "the agent took too long")
+    }
     modes: Sequence[str] = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
 
     def __init__(self, agent: Any, *, memory: Callable[[list[Any]], BaseMemory] | None = None, **options: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 from a2a_sync.client.client import Client
@@ -66,7 +66,7 @@ class OpenAIAgentsBridge(Bridge):
         options: those of `Bridge`. ``deps`` becomes the context of the run.
     """
 
-    public = {
+    public: Mapping[type[BaseException], tuple[TaskState, str]] = {
         MaxTurnsExceeded: (TaskState.FAILED, "the agent took too many steps"),
         InputGuardrailTripwireTriggered: (TaskState.REJECTED, "a guardrail of the agent refused the message"),
         OutputGuardrailTripwireTriggered: (TaskState.FAILED, "a guardrail of the agent refused its answer"),

@@ -7,7 +7,7 @@ require approval, and tools that are executed by the caller, become questions.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -64,7 +64,9 @@ class PydanticAIBridge(Bridge):
         options: those of `Bridge`. ``deps`` becomes the dependencies of the agent.
     """
 
-    public = {UsageLimitExceeded: (TaskState.FAILED, "the agent has used as much as it may")}
+    public: Mapping[type[BaseException], tuple[TaskState, str]] = {
+        UsageLimitExceeded: (TaskState.FAILED, "the agent has used as much as it may")
+    }
     modes: Sequence[str] = ("text/plain", "application/json", "image/*", "audio/*", "application/pdf")
 
     def __init__(self, agent: Any, *, run: dict[str, Any] | None = None, **options: Any) -> None:
