@@ -218,7 +218,7 @@ def test_a_flood_of_calls_refuses_and_delays_nothing_of_another_caller(
         )
     assert count > 5
     assert worst < 5.0 + 10 * calm
-    assert peak(process) - before < 150
+    assert peak(process) - before < 300
 
 
 @pytest.mark.timeout(120)
