@@ -56,8 +56,9 @@ def listen(frame, event, arg):
         functions.append(f"{frame.f_code.co_filename.rpartition('a2a_sync')[2]} {frame.f_code.co_name}")
 for one in (send, card):
     sys.setprofile(listen); one(); sys.setprofile(None)
-# Without their numbers: a second run thread starts when the first one has not become idle in time.
-threads = sorted({one.name.rstrip("-0123456789") for one in threading.enumerate()})
+# Run threads count once: a second one starts when the first one has not become idle in time.
+names = [one.name for one in threading.enumerate()]
+threads = sorted(name for name in names if not name.startswith("a2a-run-")) + sorted({name[:8] for name in names if name.startswith("a2a-run-")})
 print(json.dumps([modules, foreign, functions, threads, console()]))
 """
 )

@@ -97,7 +97,6 @@ def test_a_thousand_hanging_webhooks_do_not_delay_those_of_another_caller(
     with serve(store) as app, silence() as port, receiving() as receiver:
         alone = max(delay(app, receiver) for _ in range(2))
         attack(app, port, tenants=tenants)
-        # Hanging hosts would delay each of them, other work on the machine only some.
-        meanwhile = min(delay(app, receiver) for _ in range(3))
+        meanwhile = max(delay(app, receiver) for _ in range(2))
     record_property("delay", f"{alone:.2f} s alone, {meanwhile:.2f} s meanwhile")
     assert meanwhile < 2 * alone + 0.5

@@ -668,9 +668,9 @@ def _bytes_written() -> int:
 
 
 def test_four_times_the_chunks_write_four_times_the_rows_and_bytes(tmp_path):
-    small = written(tmp_path / "small.db", 3_000)
-    large = written(tmp_path / "large.db", 12_000)
-    assert small[0] < 2.1 * 3_000
+    small = written(tmp_path / "small.db", 8_000)
+    large = written(tmp_path / "large.db", 32_000)
+    assert small[0] < 2.1 * 8_000
     for few, many in zip(small, large, strict=True):
         assert many == pytest.approx(4 * few, rel=0.1)
 
