@@ -219,7 +219,11 @@ FEATURES = (
             "wsgi.connection": "UnsentResponses LimitedBody._was_read",
             "wsgi.exchange": "Exchange._caller",
             "jsontext": "_brackets _check_containers",
-            "gunicorn.buffers": "ClientSocket.take_unread ClientSocket.unread IncomingRequest.first_piece",
+            "gunicorn.buffers": (
+                "ClientSocket.end_writing ClientSocket.read_now ClientSocket.take_unread ClientSocket.unread ClientSocket.write_now"
+                " IncomingRequest.first_piece TLSClientSocket"
+            ),
+            "gunicorn.worker": "BufferedThreadWorker.tls",
             "gunicorn.gevent": "_limited",
             "stores.base": "LargeResult",
             "stores.sqlite": "SQLiteStore._refuse_large_page",

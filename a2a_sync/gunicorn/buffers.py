@@ -9,6 +9,7 @@ import errno
 import os
 import re
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -237,6 +238,31 @@ class ClientSocket(socket.socket):
         data, self._unparsed = bytes(self._unparsed), memoryview(b"")
         return data
 
+    def read_now(self, size: int) -> bytes:
+        """The bytes that have arrived, at most about `size`; empty at the end of file.
+
+        Raises:
+            BlockingIOError: none have arrived.
+            OSError: the connection is broken.
+        """
+        return os.read(self.fileno(), size)
+
+    def write_now(self, data: bytes) -> None:
+        """Write what the client accepts of `data` now.
+
+        Raises:
+            OSError: it accepts nothing now, or the connection is broken.
+        """
+        os.write(self.fileno(), data)
+
+    def end_writing(self) -> None:
+        """Let the client read the end of file.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+        self.shutdown(socket.SHUT_WR)
+
     # -- on the thread of a request --
 
     def sendall(self, data: Any, flags: int = 0, /) -> None:
@@ -324,3 +350,80 @@ class ClientSocket(socket.socket):
             self.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # already closed
+
+
+class TLSClientSocket(ClientSocket):
+    """As `ClientSocket`, over TLS: what is parked is encrypted, and the handshake is a part of reading."""
+
+    def __init__(
+        self, accepted: socket.socket, on_park: Callable[[], None], timeout: float, tls: ssl.SSLContext
+    ) -> None:
+        super().__init__(accepted, on_park, timeout)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = tls.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._established = self._ended = False
+
+    def getpeercert(self, binary_form: bool = False) -> Any:
+        """The verified certificate of the client, as of `ssl.SSLSocket`."""
+        return self._tls.getpeercert(binary_form)
+
+    def read_now(self, size: int) -> bytes:
+        while not self._ended:
+            data = self._decrypt(os.read(self.fileno(), size))
+            if data:
+                return data
+        return b""
+
+    def write_now(self, data: bytes) -> None:
+        self._tls.write(data)
+        super().write_now(self._outgoing.read())
+
+    def end_writing(self) -> None:
+        try:
+            self._tls.unwrap()
+        except OSError:
+            pass  # the client has not closed its end, or the handshake is not over
+        if self._outgoing.pending:
+            super().write_now(self._outgoing.read())
+        super().end_writing()
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        while not (self._unparsed or self.received or self._ended):
+            self.unread(self._decrypt(socket.socket.recv(self, _PIECE)))
+        return super().recv(size, flags) if self._unparsed else b""
+
+    def sendall(self, data: Any, flags: int = 0, /) -> None:
+        self._tls.write(data)
+        super().sendall(self._outgoing.read(), flags)
+
+    def _decrypt(self, data: bytes) -> bytes:
+        """All that can be read when `data` has arrived.
+
+        Raises:
+            OSError: it is not TLS, the client is not admitted, or it does not read the answer to its handshake.
+        """
+        if data:
+            self._incoming.write(data)
+        else:
+            self._ended = True
+        pieces = []
+        try:
+            if not self._established:
+                self._tls.do_handshake()
+                self._established = True
+            while piece := self._tls.read(STEP):
+                pieces.append(piece)
+            self._ended = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self._ended = True
+        finally:
+            if self._outgoing.pending:
+                # Of the handshake, or the reason why it failed.
+                self._write_all(self._outgoing.read())
+        return b"".join(pieces)
+
+    def _write_all(self, data: bytes) -> None:
+        if self._write(data) < len(data):
+            raise BrokenPipeError(errno.EPIPE, "the client does not read the answer to its handshake")

@@ -25,9 +25,10 @@ from typing import Any
 
 from gunicorn import util
 from gunicorn.http2 import negotiation
+from gunicorn.sock import ssl_context
 from gunicorn.workers import gthread
 
-from a2a_sync.gunicorn.buffers import STEP, ClientSocket, IncomingRequest, is_whole
+from a2a_sync.gunicorn.buffers import STEP, ClientSocket, IncomingRequest, TLSClientSocket, is_whole
 from a2a_sync.gunicorn.requests import Heads, Parser, Response
 from a2a_sync.limits import Limits
 from a2a_sync.wsgi.process import Site, served
@@ -52,6 +53,8 @@ _LIMITS = ("header_timeout", "max_body_bytes", "body_idle_timeout", "body_timeou
 _SWEEP_INTERVAL = 0.25
 #: A worker that can accept no more connections closes one in so many of them, at least one.
 _EVICTED_SHARE = 32
+#: Seconds for which the certificates of the server are kept in memory.
+_CERTIFICATE_AGE = 60.0
 #: Seconds that a stopping worker waits for the next bytes of a request.
 _STOP_TIMEOUT = 2.0
 
@@ -68,7 +71,7 @@ _TOO_MANY_CHUNKS = _refusal("400 Bad Request")
 
 
 class _TLSSocket(ssl.SSLSocket):
-    """The socket of a TLS connection, served by a pool thread as in gunicorn. Blocking calls wait `wait` seconds."""
+    """The socket of a TLS connection that may use HTTP/2, served by a pool thread as in gunicorn. Blocking calls wait `wait` seconds."""
 
     wait: float
 
@@ -82,19 +85,22 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
     parser: Any
 
     def __init__(self, worker: BufferedThreadWorker, client: socket.socket, address: Any, listener: Any) -> None:
-        timeout = worker.header_timeout if worker.cfg.is_ssl else worker.limits.write_timeout
-        park = partial(worker.method_queue.defer, worker.send_when_writable, self)
-        super().__init__(worker.cfg, ClientSocket(client, park, timeout), address, listener)
-        self._worker = worker
-        self._wait = timeout
         cfg = worker.cfg
         #: Whether the main thread receives its requests; other connections are served as gunicorn does.
         self.buffered: bool = not (
-            cfg.is_ssl
+            (cfg.is_ssl and "h2" in (cfg.http_protocols or ()))
             or getattr(cfg, "protocol", "http") != "http"
             or negotiation.prior_knowledge_allowed(cfg, address)
             or negotiation.upgrade_allowed(cfg, address)
         )
+        park = partial(worker.method_queue.defer, worker.send_when_writable, self)
+        self._wait = worker.limits.write_timeout if self.buffered or not cfg.is_ssl else worker.header_timeout
+        if self.buffered and cfg.is_ssl:
+            sock: ClientSocket = TLSClientSocket(client, park, self._wait, worker.tls())
+        else:
+            sock = ClientSocket(client, park, self._wait)
+        super().__init__(cfg, sock, address, listener)
+        self._worker = worker
         self.registered = False
         #: Whether the main thread has received its next request.
         self.arrived: bool = False
@@ -184,8 +190,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
 
     ``Limits.header_timeout`` is the time for the head of a request, ``body_idle_timeout`` and ``body_timeout`` limit
     the time for its body, and ``write_timeout`` the time in which a client reads nothing of a response, all in seconds.
-    TLS, HTTP/2 and uwsgi connections are served as by gunicorn's own threaded worker, with a timeout for each read and
-    write.
+    HTTP/2 and uwsgi connections are served as by gunicorn's own threaded worker, with a timeout for each read and write.
     """
 
     limits: Limits = Limits()
@@ -193,6 +198,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     nr_conns: int
     alive: bool
     _next_beat = 0.0
+    _tls: ssl.SSLContext | None = None
+    _tls_until = 0.0
 
     def init_process(self) -> None:
         self._incoming: dict[_Connection, IncomingRequest] = {}
@@ -212,6 +219,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
 
     def run(self) -> None:
         self._read_limits()
+        if self.cfg.is_ssl:
+            self.tls()  # the worker does not start without certificates
         super().run()
 
     def get_thread_pool(self) -> _Threads:
@@ -246,6 +255,20 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
                 self.limits = Limits(
                     **{name: max(getattr(one.limits, name) for one in self._sites) for name in _LIMITS}
                 )
+
+    def tls(self) -> ssl.SSLContext:
+        """The certificates of the server. They are read from their files again after a minute: they are renewed while it runs."""
+        now = time.monotonic()
+        if now >= self._tls_until:
+            self._tls_until = now + _CERTIFICATE_AGE
+            try:
+                self._tls = ssl_context(self.cfg)
+            except (OSError, ValueError):
+                if self._tls is None:
+                    raise
+                self.log.exception("the certificates cannot be read again; those in memory stay in use")
+        assert self._tls is not None
+        return self._tls
 
     @property
     def header_timeout(self) -> float:
@@ -294,7 +317,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             data = unreader.take_buffered()
             if not is_whole(data):
                 try:
-                    data += os.read(conn.sock.fileno(), _FIRST_READ)
+                    data += conn.sock.read_now(_FIRST_READ)
                 except OSError:
                     pass  # no data, or a broken connection, which `_receive` detects
                 if not is_whole(data):
@@ -369,7 +392,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         left = STEP
         try:
             while not incoming.complete and left > 0:
-                data = os.read(conn.sock.fileno(), 64 * 1024)
+                data = conn.sock.read_now(64 * 1024)
                 if data:
                     self._feed(conn, incoming, data)
                     if conn not in self._incoming:
@@ -429,7 +452,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self.nr_conns -= 1
         if answer:
             try:
-                os.write(conn.sock.fileno(), answer)
+                conn.sock.write_now(answer)
             except OSError:
                 pass
         conn.close(graceful=bool(answer))
@@ -503,7 +526,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         9.6).
         """
         try:
-            sock.shutdown(socket.SHUT_WR)
+            sock.end_writing()
             self.poller.register(sock, selectors.EVENT_READ, self._read_lingering)
         except (OSError, ValueError, KeyError):
             sock.close()
