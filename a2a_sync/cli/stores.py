@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import Counter
@@ -18,6 +19,8 @@ from a2a_sync.stores.base import SummaryQuery, TaskStore, TaskSummary, require
 from a2a_sync.types import TaskState
 
 _SLOWEST = 5
+#: Seconds after which a file is given up that is shown: a damaged or hostile one may hold a view that never ends.
+_TIME_LIMIT = 60.0
 #: Unfinished tasks of each state that are looked at.
 _MOST = 10_000
 _UNFINISHED = (TaskState.SUBMITTED, TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
@@ -27,9 +30,14 @@ def _open(ctx: click.Context, param: click.Parameter, value: str) -> TaskStore:
     try:
         if value == "memory:":
             raise ValueError("a store in memory has nothing to show: name one that processes share")
-        return open_store(value)
+        store = open_store(value)
     except (ValueError, ModuleNotFoundError) as error:
         raise click.BadParameter(str(error), ctx, param) from None
+    if isinstance(store, SQLiteStore):
+        # Upgrades and copies may take any time. With a limit, whichever it is, Ctrl+C ends them.
+        shown = ctx.command in (status, workers)
+        store._database.give_up_at = time.monotonic() + _TIME_LIMIT if shown else math.inf
+    return store
 
 
 store_argument: Final = click.argument("store", metavar="[STORE]", envvar="A2A_SYNC_STORE", callback=_open)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,9 +16,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from a2a_sync.cli import main
+from a2a_sync.cli import main, stores
 from a2a_sync.stores import SQLiteStore
 from a2a_sync.testing.storecontract.making import begin, done
+from tests.engine import eventually
 
 
 @pytest.fixture
@@ -108,3 +113,49 @@ def test_copies_go_from_a_file_to_a_database(run: Callable[..., Result], url: st
     result = run("copy", url, url)
     assert result.exit_code == 2
     assert "postgresql://" in result.stderr
+
+
+_ENDLESS = "WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number) SELECT"
+
+
+@pytest.mark.parametrize(
+    ("command", "table", "rows"),
+    [
+        ("status", "counts", "'' AS tenant, '' AS owner, 'working' AS state, n, 0 AS stored FROM number WHERE n < 0"),
+        ("workers", "workers", "n AS id, 0 AS until, 0 AS lease, 0 AS gone, '' AS reaper FROM number WHERE n < 0"),
+        ("status", "meta", "'schema' AS name, n AS value FROM number WHERE n < 0"),
+    ],
+)
+def test_a_file_that_never_ends_is_given_up(
+    run: Callable[..., Result], url: str, monkeypatch: pytest.MonkeyPatch, command: str, table: str, rows: str
+) -> None:
+    monkeypatch.setattr(stores, "_TIME_LIMIT", 0.5)
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
+        database.execute(f"ALTER TABLE a2a_{table} RENAME TO other")
+        database.execute(f"CREATE VIEW a2a_{table} AS {_ENDLESS} {rows}")
+    result = run(command, url)
+    assert result.exit_code == 1
+    assert "takes too long to read" in result.stderr
+
+
+def test_control_c_ends_the_upgrade_of_a_file_that_never_ends(url: str) -> None:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
+        database.execute("ALTER TABLE a2a_meta RENAME TO other")
+        database.execute(f"CREATE VIEW a2a_meta AS {_ENDLESS} 'schema' AS name, n AS value FROM number WHERE n < 0")
+    command = [sys.executable, "-c", "from a2a_sync.cli import main; main()", "migrate", url]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            # More than it takes to start: the statement is executed by now.
+            eventually(lambda: _processor_time(process.pid) > 3, "the statement", seconds=60)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 1
+        finally:
+            process.kill()
+        assert process.stderr is not None
+        assert "the command was interrupted" in process.stderr.read()
+
+
+def _processor_time(pid: int) -> float:
+    """Seconds of the processor that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -31,6 +31,9 @@ _LONG_WRITE = 0.02
 #: Seconds for which a fork waits for transactions, and transactions for a fork.
 _FORK_LIMIT = 5.0
 
+#: Steps of a statement between two checks of `Database.give_up_at`: about a hundredth of a second.
+_STEPS = 1_000_000
+
 _PRAGMAS = (
     "PRAGMA cache_size = -8192",
     # Fewer checkpoints: pages that change often are copied to the file less often.
@@ -135,6 +138,9 @@ class Database:
         self._by_pid: dict[int, _Connections] = {}
         #: Device and inode of the opened file; a forked child continues with the same file.
         self._file: tuple[int, int] | None = None
+        #: When statements are given up, in seconds of the monotonic clock; None: never, and signals wait for their end. Set before
+        #: the first use, for files that may hold anything: a view without an end.
+        self.give_up_at: float | None = None
         _databases.add(self)
 
     def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -215,12 +221,17 @@ class Database:
         try:
             if opened is not None:
                 self._check_file(opened)
+            if self.give_up_at is not None:
+                connection.set_progress_handler(self._gives_up, _STEPS)
             for pragma in self._pragmas:
                 connection.execute(pragma)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _gives_up(self) -> bool:
+        return self.give_up_at is not None and time.monotonic() > self.give_up_at
 
     def _create(self) -> None:
         """Create the file, which contains the credentials of webhooks, for this user only. SQLite copies the mode to its log."""
@@ -331,6 +342,7 @@ _SENTENCES = {
     sqlite3.SQLITE_PERM: "cannot be opened: no permission",
     sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
     sqlite3.SQLITE_CORRUPT: "is damaged",
+    sqlite3.SQLITE_INTERRUPT: "takes too long to read, or the command was interrupted",
     sqlite3.SQLITE_NOTADB: "is not an SQLite database",
     sqlite3.SQLITE_IOERR: "cannot be read or written: the disk reports an error",
     sqlite3.SQLITE_TOOBIG: "cannot hold an entry of this size",
