@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import contextvars
 import json
+import re
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from a2a_sync.engine.run import Run
 
 __all__ = ["FunctionQueue", "JobConsumer", "JobQueue", "JobReference"]
+
+
+#: What UTF-8 or a database cannot hold.
+_UNFIT: Final = re.compile("[\0\ud800-\udfff]")
 
 
 class JobReference(NamedTuple):
@@ -101,9 +106,20 @@ class FunctionQueue:
             fields = json.loads(text)
         except RecursionError:
             fields = None
-        if not (isinstance(fields, list) and len(fields) == 4 and all(isinstance(one, str) for one in fields)):
-            raise ValueError("the text is not of a job: pass on what `send` was called with")
-        return self._consumer.work(JobReference(*fields))
+        return self._consumer.work(parse_job(fields))
+
+
+def parse_job(fields: object) -> JobReference:
+    """The job that a broker has delivered, which may be anything.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(fields, (list, tuple)) and len(fields) == 4:
+        job = JobReference(*fields)
+        if all(isinstance(one, str) and not _UNFIT.search(one) for one in job):
+            return job
+    raise ValueError("the text is not of a job: pass on what `send` was called with")
 
 
 class Job:

@@ -11,7 +11,7 @@ import threading
 from typing import Any, Final
 
 from a2a_sync.concurrency.background import start_thread
-from a2a_sync.engine.jobs import JobConsumer, JobReference
+from a2a_sync.engine.jobs import JobConsumer, JobReference, parse_job
 from a2a_sync.errors import OverloadedError
 from a2a_sync.telemetry.logs import get_logger
 
@@ -88,12 +88,17 @@ class CeleryQueue:
             retry=False,
         )
 
-    def _work(self, *fields: str) -> None:
+    def _work(self, *fields: object) -> None:
         assert self._consumer is not None
         try:
-            self._consumer.work(JobReference(*fields))
+            job = parse_job(fields)
+        except ValueError:
+            logger.warning("the broker delivered a message to %s that is not a job", self._task_name)
+            return
+        try:
+            self._consumer.work(job)
         except OverloadedError as error:
-            logger.info("a job is left to other workers: %s", error, extra={"task_id": JobReference(*fields).task_id})
+            logger.info("a job is left to other workers: %s", error, extra={"task_id": job.task_id})
 
     # -- the life of a Celery worker: `Any` receives what Celery sends --
 

@@ -335,7 +335,13 @@ def test_mistakes_with_a_function_queue_are_named(tmp_path: Path) -> None:
     agent = Agent("queued", description="d")
     agent.message(lambda message, context: "done")
     app = A2AApp(agent, store=SQLiteStore(tmp_path / "tasks.db"), job_queue=jobs)
-    for text in ('["", "", 1]', "[" * 100_000):
+    for text in (
+        '["", "", 1]',
+        "[" * 100_000,
+        r'["", "", "\ud800", ""]',
+        r'["", "", "t", "\u0000"]',
+        '["", "", "t", {}]',
+    ):
         with pytest.raises(ValueError, match="is not of a job"):
             jobs.work(text)
     with pytest.raises(ValueError, match="serves one app or host"):

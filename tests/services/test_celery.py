@@ -165,6 +165,30 @@ def test_a_job_that_is_delivered_six_times_is_executed_once(shared: Site) -> Non
     assert states == [TaskState.SUBMITTED, TaskState.WORKING, TaskState.CANCELED]
 
 
+def test_messages_that_are_no_jobs_are_discarded(shared: Site) -> None:
+    task = shared.begin("wait")
+    shared.begun(task)
+    forged: list[tuple[object, ...]] = [
+        ("", "", task.id, "forged.token"),
+        ("", "eve", task.id, ""),
+        ("", "", "\ud800", ""),
+        ("", "", "\0", ""),
+        (None, {}, [], 1),
+        ("too", "few"),
+        (),
+    ]
+    for arguments in forged * 3:
+        celery = Celery("forger", broker=shared.environment["A2A_TEST_BROKER"])
+        celery.send_task("a2a.run", args=arguments, ignore_result=True)
+    assert shared.client.send("hello").text.startswith("hello by ")
+    assert shared.client.cancel_task(task.id).state is TaskState.CANCELED
+    shared.files(f"canceled-{task.id}")
+    # Of each of the five that are not four texts of UTF-8.
+    log = shared.folder / "celery-0.log"
+    shared.wait_until(lambda: log.read_text().count("that is not a job") >= 15)
+    assert len(list(shared.folder.glob(f"begun-{task.id}-*"))) == 1
+
+
 def test_a_run_whose_process_is_killed_goes_on_in_another_one(site: Site) -> None:
     task = site.begin("wait")
     killed = site.begun(task)
