@@ -106,7 +106,7 @@ class Bridge:
     async def _send_rest(self) -> None:
         for message in self._rest:
             # TimeoutError is an OSError.
-            await asyncio.wait_for(self._send(message), self._write_deadline)
+            await asyncio.wait_for(self._pass(message), self._write_deadline)
             unsent_responses.progress(self)
 
     def leave(self) -> None:
@@ -121,9 +121,23 @@ class Bridge:
             raise OSError("the client has disconnected")
         self._sending = asyncio.current_task()
         try:
-            await self._send(message)
+            await self._pass(message)
         finally:
             self._sending = None
+
+    async def _pass(self, message: Message) -> None:
+        """Pass a message to the server.
+
+        Raises:
+            OSError: the client has disconnected.
+        """
+        try:
+            await self._send(message)
+        except RuntimeError as error:
+            # Of a transport of uvloop, before the server reports the disconnect.
+            if not str(error).endswith("the handler is closed"):
+                raise
+            raise OSError("the client has disconnected") from error
 
     # -- on the thread --
 

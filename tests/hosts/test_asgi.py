@@ -340,7 +340,38 @@ async def broken(message: Message) -> None:
     raise OSError("broken pipe")
 
 
-@pytest.mark.parametrize("refuse", [never, broken])
+async def closed(message: Message) -> None:
+    raise RuntimeError(
+        "unable to perform operation on <TCPTransport closed=True reading=False 0x1>; the handler is closed"
+    )
+
+
+@pytest.mark.parametrize("refuse", [broken, closed])
+def test_a_client_that_leaves_before_its_response_is_no_error(
+    refuse: Callable[[Message], Awaitable[None]], make: Callable[..., ASGIApp]
+) -> None:
+    async def main() -> Server:
+        server = Server(make(), sending("user"))
+        server.refuse = refuse
+        return await server.run()
+
+    assert run(main()).sent == []
+
+
+def test_other_errors_of_a_server_are_not_hidden(make: Callable[..., ASGIApp]) -> None:
+    async def wrong(message: Message) -> None:
+        raise RuntimeError("Response content longer than Content-Length")
+
+    async def main() -> None:
+        server = Server(make(), sending("user"))
+        server.refuse = wrong
+        await server.run()
+
+    with pytest.raises(RuntimeError, match="longer than"):
+        run(main())
+
+
+@pytest.mark.parametrize("refuse", [never, broken, closed])
 def test_a_client_that_does_not_read_loses_its_stream(
     refuse: Callable[[Message], Awaitable[None]], make: Callable[..., ASGIApp]
 ) -> None:
