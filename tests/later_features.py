@@ -146,6 +146,7 @@ FEATURES = (
         {
             "grpc": "*",
             "bindings.protobuf": "*",
+            "bindings.protoreader": "*",
             "bindings.protowriter": "*",
             "bindings.registry": "Binding.unavailable_reason _grpc_url GRPC_SCHEMES",
             "client.grpc": "*",

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, empty_pb2, message_factory, struct_pb2, timestamp_pb2
 from google.protobuf.json_format import Error as JSONFormatError
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError as ProtobufError
 from google.protobuf.message import EncodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from a2a_sync import errors, jsontext
+from a2a_sync.bindings.protoreader import reader
 from a2a_sync.bindings.protowriter import UNWRITABLE, writer
 from a2a_sync.codec import Codec
 from a2a_sync.errors import (
@@ -53,8 +54,6 @@ EVENT_NUMBERS = "a2a-sync-event-numbers"
 #: fields that they do not know.
 _NUMBER_FIELD = 1000
 _NUMBER_TAG = b"\xc1\x3e"
-#: Whole numbers beyond it are not exact in the doubles of protobuf.
-_MAX_WHOLE = 2.0**53
 
 
 class Method(NamedTuple):
@@ -276,20 +275,9 @@ def to_json(message: Any) -> Any:
         InvalidRequestError: a value has no form in JSON.
     """
     try:
-        return _with_whole_numbers(MessageToDict(message))
+        return reader(message.DESCRIPTOR)(message)
     except (JSONFormatError, ValueError, TypeError, RecursionError) as error:
         raise InvalidRequestError(f"not a valid {message.DESCRIPTOR.name}") from error
-
-
-def _with_whole_numbers(value: Any) -> Any:
-    """`value` with integers in place of doubles without a fraction: metadata and data have only doubles in protobuf."""
-    if isinstance(value, dict):
-        return {name: _with_whole_numbers(member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_with_whole_numbers(item) for item in value]
-    if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_WHOLE:
-        return int(value)
-    return value
 
 
 # -- requests and results -----------------------------------------------------------------------------------------------

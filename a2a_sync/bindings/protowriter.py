@@ -85,28 +85,39 @@ def _message(descriptor: Any) -> Write:
 
 def _field(field: Any) -> Write:
     """Writes one field with its tag."""
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+    if is_map(field):
         return _map(field)
     write = _kind(field)
     delimited = field.type in (Field.TYPE_STRING, Field.TYPE_BYTES, Field.TYPE_MESSAGE)
     tag = varint(field.number << 3 | (_LENGTH_DELIMITED if delimited else _VARINT))
-    if _is_repeated(field):
+    if is_repeated(field):
         return _repeated(tag, write) if delimited else _refuse
     if not delimited:
         return _scalar(tag, write, field.has_presence)
     return _delimited(tag, write, field.has_presence)
 
 
-def _is_repeated(field: Any) -> bool:
+def is_map(field: Any) -> bool:
+    """Whether a field is a map."""
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+
+
+def is_repeated(field: Any) -> bool:
+    """Whether a field is a list."""
     # Newer versions of protobuf lack the second, older ones the first.
     repeated: bool = field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
     return repeated
 
 
 def _delimited(tag: bytes, write: Write, presence: bool) -> Write:
+    short = [tag + size for size in _SHORT]
+
     def write_field(value: Any) -> bytes:
         data = write(value)
-        return tag + varint(len(data)) + data if data or presence else b""
+        size = len(data)
+        if not (size or presence):
+            return b""
+        return (short[size] if size < 0x80 else tag + varint(size)) + data
 
     return write_field
 

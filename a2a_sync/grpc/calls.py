@@ -22,7 +22,7 @@ from a2a_sync.codec.fields import shown
 from a2a_sync.engine.hub import PolledStream
 from a2a_sync.errors import AgentError, InvalidParamsError, VersionNotSupportedError
 from a2a_sync.grpc.streams import OpenStream, Sender
-from a2a_sync.grpc.threads import CallThreads
+from a2a_sync.grpc.threads import CallThreads, StreamedCall
 from a2a_sync.operations import (
     OPERATIONS,
     SEND_STREAMING_MESSAGE,
@@ -202,7 +202,7 @@ class Methods:
         """Begin a stream; its events are sent after this has returned, and the thread is free."""
         error: AgentError
         try:
-            self._open_stream(operation, method, data, rpc, write)
+            self._open_stream(operation, method, data, rpc)
             return
         except AgentError as caught:
             error = caught
@@ -217,7 +217,6 @@ class Methods:
         method: protobuf.Method,
         data: bytes | AgentError,
         rpc: Any,
-        write: Callable[[bytes | None], None],
     ) -> None:
         service, call = self._read(operation, method, data, rpc)
         leave = None
@@ -246,14 +245,13 @@ class Methods:
                 events,
                 encode,
                 self._encode_end,
-                write,
-                rpc.cancel,
+                StreamedCall(rpc),
                 heartbeats=numbered,
                 finish=finish,
             )
-            if not rpc.add_callback(opened.close):
-                opened.close()  # the client has left
             self._sender.open(opened)
+            if not rpc.add_callback(opened.gone):
+                opened.gone()  # the client has left
         except BaseException:
             events.close()
             if leave is not None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from a2a_sync.concurrency.background import Periodic
-from a2a_sync.concurrency.pool import Slot, WorkerPool
+from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.engine.hub import PolledStream
 from a2a_sync.errors import AgentError, OverloadedError
+from a2a_sync.grpc.threads import StreamedCall
 from a2a_sync.limits import Limits
 from a2a_sync.operations import StreamItem
 from a2a_sync.telemetry.incidents import incident
@@ -19,12 +21,14 @@ from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
 
-#: Threads that send events at once, beside those that wait for clients that do not read.
+#: Threads that take events at once; none waits for a client.
 _THREADS = 8
 #: Each stream waits for a thread once at most.
 _MAX_QUEUED = 1_000_000
-#: Most seconds between two checks of open streams, and those after which a thread that waits for a client is replaced.
+#: Most seconds between two checks of open streams.
 _CHECK_INTERVAL = 0.5
+#: A stream takes no more events when these bytes of them wait to be sent.
+_MAX_TAKEN_BYTES = 64 * 1024
 
 
 class Sender:
@@ -32,9 +36,7 @@ class Sender:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._pool = WorkerPool(
-            threads=_THREADS, max_queued=_MAX_QUEUED, max_abandoned=limits.max_open_streams, name="a2a-grpc-stream"
-        )
+        self._pool = WorkerPool(threads=_THREADS, max_queued=_MAX_QUEUED, max_abandoned=0, name="a2a-grpc-stream")
         self._open: set[OpenStream] = set()
         self._interval = min(_CHECK_INTERVAL, limits.stream_keepalive_interval / 2)
         self._checks = Periodic("a2a-grpc-streams", self._check, retry=1.0)
@@ -43,22 +45,22 @@ class Sender:
         """Send the events of `stream` from now on, until it ends."""
         self._open.add(stream)
         self._checks.start(self._interval)
-        stream.wake()
+        stream.work()
 
-    def submit(self, work: Callable[[], None]) -> Slot | None:
-        """Run `work` on a thread; None where the system has none, and the next check tries again."""
+    def submit(self, work: Callable[[], None]) -> bool:
+        """Run `work` on a thread; False where the system has none, and the next check tries again."""
         slot = None
         try:
             slot = self._pool.reserve()
             slot.submit(work)
         except OverloadedError:
-            return None
+            return False
         except RuntimeError:
             logger.exception("no thread for the events of a stream; it is retried")
             if slot is not None:
                 slot.release()
-            return None
-        return slot
+            return False
+        return True
 
     def discard(self, stream: OpenStream) -> None:
         """`stream` has ended."""
@@ -89,16 +91,15 @@ class OpenStream:
         events: the stream of the service.
         encode: makes the message of an event.
         encode_end: makes the message that repeats an event at the end of the stream; None where there is none.
-        write: sends a message, and returns when the connection has accepted it: not before the client reads. None ends the call.
-        cancel: cuts the call.
+        call: sends the messages.
         heartbeats: the client expects empty messages while there are no events.
-        finish: called once, with the error that ended the stream, or None; then ``write(None)`` follows.
+        finish: called once, with the error that ended the stream, or None, before the last message is sent.
     """
 
     # There are thousands.
     __slots__ = (
-        *("_busy", "_cancel", "_encode", "_encode_end", "_end", "_events", "_finish", "_keepalive", "_lock"),
-        *("_sender", "_slot", "_woken", "_write", "_writing", "_written"),
+        *("_busy", "_call", "_encode", "_encode_end", "_end", "_ended", "_error", "_events", "_finish", "_keepalive"),
+        *("_lock", "_sender", "_unsent", "_woken", "_writing", "_written"),
     )
 
     def __init__(
@@ -107,8 +108,7 @@ class OpenStream:
         events: PolledStream,
         encode: Callable[[StreamItem], bytes],
         encode_end: Callable[[StreamItem], bytes | None],
-        write: Callable[[bytes | None], None],
-        cancel: Callable[[], None],
+        call: StreamedCall,
         *,
         heartbeats: bool,
         finish: Callable[[AgentError | None], None],
@@ -117,12 +117,14 @@ class OpenStream:
         self._events = events
         self._encode = encode
         self._encode_end = encode_end
-        self._write = write
-        self._cancel = cancel
+        self._call = call
         self._finish = finish
         self._lock = threading.Lock()
-        self._busy = self._woken = False
-        self._slot: Slot | None = None
+        #: Held by the thread that takes events, and then by the messages that are being sent.
+        self._busy = True
+        self._woken = self._ended = False
+        self._error: AgentError | None = None
+        self._unsent: deque[bytes] = deque()
         #: Since when a message is being sent; None: none is.
         self._writing: float | None = None
         limits, now = sender.limits, time.monotonic()
@@ -139,15 +141,20 @@ class OpenStream:
             if self._busy:
                 return
             self._busy = True
-        slot = self._sender.submit(self._work)
-        with self._lock:
-            if slot is None:
+        self._submit()
+
+    def _submit(self) -> None:
+        if not self._sender.submit(self.work):
+            with self._lock:
                 self._busy = False
-            else:
-                self._slot = slot
 
     def close(self) -> None:
         """End the stream after the events that are being sent. The task continues."""
+        self._events.close()
+
+    def gone(self) -> None:
+        """The call has ended."""
+        self._sender.discard(self)
         self._events.close()
 
     def check(self, now: float) -> None:
@@ -156,64 +163,68 @@ class OpenStream:
         if writing is not None:
             if now - writing >= self._sender.limits.write_timeout:
                 logger.info("a client read nothing for %g seconds; its stream is cut", now - writing)
-                self._cancel()
-            elif now - writing >= _CHECK_INTERVAL and self._slot is not None:
-                self._slot.abandon()
+                self._call.cancel()
         elif self._woken or now >= self._end or now - self._written >= self._keepalive:
             self.wake()
 
-    # -- on a thread of the sender --
-
-    def _work(self) -> None:
-        error: AgentError | None = None
+    def work(self) -> None:
+        """Send what is there. Called once at first, and then by the sender."""
         try:
-            while self._send_waiting():
-                if self._rest():
-                    return
+            self._take_waiting()
+        except AgentError as caught:
+            self._error, self._ended = caught, True
+        except Exception:
+            self._error, self._ended = incident(logger, "a stream failed", {}), True
+        if self._ended:
+            self._events.close()
+        self._go_on()
+
+    def _take_waiting(self) -> None:
+        self._woken = False
+        size = 0
+        # Until there is nothing more, events may follow that no call announces.
+        while items := self._events.poll(0):
+            for item in items:
+                self._unsent.append(self._encode(item))
+                size += len(self._unsent[-1])
+            if size > _MAX_TAKEN_BYTES:
+                self._woken = True
+                break
+        now = time.monotonic()
+        if items is None:
+            self._ended = True
             closing = self._events.closing
             if closing is not None and (last := self._encode_end(closing)) is not None:
-                self._send(last)
-        except AgentError as caught:
-            error = caught
-        except Exception:
-            error = incident(logger, "a stream failed", {})
-        self._leave(error)
+                self._unsent.append(last)
+        elif now >= self._end:
+            self._ended = True
+        elif not self._unsent and now - self._written >= self._keepalive:
+            self._unsent.append(b"")
 
-    def _send_waiting(self) -> bool:
-        """Send what is there; False: the stream has ended."""
-        self._woken = False
-        items = self._events.poll(0)
-        if items is None:
-            return False
-        for item in items:
-            self._send(self._encode(item))
-        now = time.monotonic()
-        if now >= self._end:
-            return False
-        if now - self._written >= self._keepalive:
-            self._send(b"")
-        # Until there was nothing more, events may follow that no call announces.
-        self._woken = self._woken or bool(items)
-        return True
-
-    def _send(self, message: bytes) -> None:
-        self._writing = time.monotonic()
-        self._write(message)
-        self._writing = None
-        self._written = time.monotonic()
-
-    def _rest(self) -> bool:
-        """Leave the thread, unless the stream was woken meanwhile."""
+    def _go_on(self) -> None:
+        """Send the next message, end the call, or wait for events. Does not block."""
+        if len(self._unsent) > self._ended:
+            self._writing = time.monotonic()
+            if self._call.send(self._unsent.popleft(), self._accepted):
+                return
+            self._ended = True
+        if self._ended:
+            self._writing = time.monotonic()
+            self._leave()
+            return
         with self._lock:
             self._busy = self._woken
-            if not self._busy:
-                self._slot = None
-            return not self._busy
+        if self._busy:
+            self._submit()
 
-    def _leave(self, error: AgentError | None) -> None:
-        self._sender.discard(self)
+    def _accepted(self) -> None:
+        """The connection has accepted a message, or the call has ended; on the thread of grpcio."""
+        self._writing, self._written = None, time.monotonic()
+        self._go_on()
+
+    def _leave(self) -> None:
+        """End the call, with the last message in the same write."""
         try:
-            self._finish(error)
+            self._finish(self._error)
         finally:
-            self._events.close()
-            self._write(None)
+            self._call.end(self._unsent.popleft() if self._unsent else None)

@@ -1,7 +1,7 @@
 """The threads of calls: a call takes one when its message has arrived, and gives its place to the next call when it waits.
 
-grpcio has no public way to wait for a message without a thread, so private names of it are used, which are the same in 1.71 to 1.85.
-The extra ``grpc`` has that upper bound.
+grpcio has no public way to receive or send a message without a thread that waits, so private names of it are used, which are the
+same in 1.71 to 1.85. The extra ``grpc`` has that upper bound.
 """
 
 from __future__ import annotations
@@ -39,6 +39,14 @@ _MAX_WAITING_BYTES = 64 * 1024 * 1024
 _SHORT = 64 * 1024
 #: Most seconds that a call waits for a thread.
 _LONGEST_WAIT = 30.0
+
+#: The private names that are used here.
+_NAMES = (
+    *("_CANCELLED", "_RECEIVE_MESSAGE_TOKEN", "_SEND_MESSAGE_TOKEN", "_get_initial_metadata_operation"),
+    *("_is_rpc_state_active", "_possibly_finish_call", "_status"),
+)
+if missing := [name for name in _NAMES if not hasattr(grpcio, name)]:
+    raise ImportError(f"this grpcio lacks {', '.join(missing)}; install a version that the extra a2a-sync[grpc] allows")
 
 _BehaviorT = TypeVar("_BehaviorT", bound=Callable[..., Any])
 
@@ -232,6 +240,55 @@ class CallThreads(Executor):
         """End the threads: idle ones now, the others after their call."""
         self._checks.stop()
         self._pool.close()
+
+
+class StreamedCall:
+    """Sends the messages of a stream without a thread that waits: grpcio's own way blocks until the client reads."""
+
+    __slots__ = ("_call", "_context", "_state")
+
+    def __init__(self, context: Any) -> None:
+        self._context = context._rpc_event
+        self._call = context._rpc_event.call
+        self._state = context._state
+
+    def send(self, message: bytes, sent: Callable[[], None]) -> bool:
+        """Start to send a message, one at a time. False: the call has ended.
+
+        ``sent`` is called when the connection has accepted it, or the call has ended, on the thread of grpcio that accepts calls: it
+        must not block.
+        """
+        state = self._state
+
+        def accepted(_: Any) -> Any:
+            with state.condition:
+                ended = grpcio._possibly_finish_call(state, grpcio._SEND_MESSAGE_TOKEN)
+            try:
+                sent()
+            except Exception:
+                # It would end the thread.
+                logger.exception("a stream failed")
+                self.cancel()
+            return ended
+
+        with state.condition:
+            if not grpcio._is_rpc_state_active(state):
+                return False
+            operations: tuple[Any, ...] = (cygrpc.SendMessageOperation(message, 0),)
+            if state.initial_metadata_allowed:
+                operations = (grpcio._get_initial_metadata_operation(state, None), *operations)
+                state.initial_metadata_allowed = False
+            self._call.start_server_batch(operations, accepted)
+            state.due.add(grpcio._SEND_MESSAGE_TOKEN)
+        return True
+
+    def end(self, message: bytes | None) -> None:
+        """End the call with its status, after a last message if there is one. Does not block."""
+        grpcio._status(self._context, self._state, message)
+
+    def cancel(self) -> None:
+        """Cut the call."""
+        self._call.cancel()
 
 
 _SUBMITTED: Final[Future[None]] = Future()

@@ -6,6 +6,8 @@ import logging
 import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -415,6 +417,7 @@ def test_streams_of_clients_that_read_nothing_delay_no_other_stream() -> None:
         stalled = [call(send_data("large 16384"), timeout=60) for _ in range(12)]
         for answers in stalled:
             next(answers)
+        eventually(lambda: server._sender._pool.running == 0, "threads that do not wait for these clients")
         with client_of(server) as client:
             stream = client.stream("count 20")
             assert len(list(stream)) > 20
@@ -637,6 +640,12 @@ def test_a_port_that_is_not_there_is_an_error() -> None:
     with pytest.raises(OSError, match=r"gRPC cannot listen at 203\.0\.113\.1:1"):
         GRPCServer(app, "203.0.113.1:1").start()
     app.close(timeout=0)
+
+
+def test_a_version_of_grpcio_that_lacks_what_is_used_is_refused_when_imported() -> None:
+    code = "from grpc import _server\ndel _server._status\nimport a2a_sync.grpc"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "ImportError: this grpcio lacks _status; install a version that the extra" in done.stderr
 
 
 def test_a_server_that_was_forked_after_its_start_is_refused() -> None:

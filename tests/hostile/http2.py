@@ -17,7 +17,7 @@ from collections.abc import Callable
 CONNECTIONS = 4
 #: Frame types and flags (RFC 9113, 6).
 DATA, HEADERS, RST_STREAM, SETTINGS = 0, 1, 3, 4
-ACK, END_HEADERS = 1, 4
+ACK, END_STREAM, END_HEADERS = 1, 1, 4
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 METHOD = "/lf.a2a.v1.A2AService/SendMessage"
 #: A reference to the newest entry of the table (RFC 7541, 6.1).
@@ -43,17 +43,20 @@ def _string(data: bytes) -> bytes:
     return written + bytes([rest]) + data
 
 
-HEAD = b"".join(
-    literal(name, value)
-    for name, value in {
+def head(path: str) -> bytes:
+    """The head of a call."""
+    fields = {
         ":method": "POST",
         ":scheme": "http",
-        ":path": METHOD,
+        ":path": path,
         ":authority": "agent",
         "content-type": "application/grpc",
         "te": "trailers",
-    }.items()
-)
+    }
+    return b"".join(literal(name, value) for name, value in fields.items())
+
+
+HEAD = head(METHOD)
 
 
 class Connection:
@@ -80,6 +83,12 @@ class Connection:
     def acknowledge(self) -> None:
         """Acknowledge the settings of the server, as each client has to."""
         self.send(frame(SETTINGS, ACK, 0))
+
+
+def whole(stream: int, path: str, message: bytes) -> bytes:
+    """A call that is complete."""
+    data = struct.pack(">BI", 0, len(message)) + message
+    return frame(HEADERS, END_HEADERS, stream, head(path)) + frame(DATA, END_STREAM, stream, data)
 
 
 def half_sent(stream: int) -> bytes:

@@ -17,7 +17,7 @@ grpc = pytest.importorskip("grpc", reason="needs the extra grpc, which `make tes
 
 from google.rpc import status_pb2  # noqa: E402
 
-from a2a_sync import Client, Limits  # noqa: E402
+from a2a_sync import A2AApp, Agent, Client, Limits, RequestContext  # noqa: E402
 from a2a_sync import types as t  # noqa: E402
 from a2a_sync.auth import BearerAuth  # noqa: E402
 from a2a_sync.bindings import protobuf  # noqa: E402
@@ -245,6 +245,32 @@ def test_metadata_of_a_client_that_does_not_acknowledge_settings_is_bounded(serv
         connection.socket.close()
     with client_of(server) as client:
         assert client.send("hi").text == "worker: hi"
+
+
+class Quick(Agent):
+    """Answers with a message, and without a task."""
+
+    name = "quick"
+    description = "For tests"
+    direct = True
+
+    def handle_message(self, message: t.Message, context: RequestContext) -> t.Message:
+        return context.agent_message("pong")
+
+
+def test_a_stream_whose_last_message_is_not_read_is_cut() -> None:
+    app = A2AApp(Quick(), limits=Limits(write_timeout=0.3, direct_reply_timeout=30.0))
+    with serving(app) as server:
+        connection = http2.Connection(server.port)
+        try:
+            connection.acknowledge()
+            # Streams may send nothing (RFC 9113, 6.5.2).
+            connection.send(http2.frame(http2.SETTINGS, 0, 0, b"\0\4\0\0\0\0"))
+            connection.send(http2.whole(1, path("SendStreamingMessage"), encoded("SendMessage", SAID)))
+            eventually(lambda: connection.resets == [1], "the end of the call")
+        finally:
+            connection.socket.close()
+        eventually(lambda: not server._sender._open, "the end of the stream")
 
 
 # -- calls without a message --------------------------------------------------------------------------------------------
