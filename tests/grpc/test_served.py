@@ -6,8 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -30,6 +28,7 @@ from tests.certificates import Authority  # noqa: E402
 from tests.cli.test_live import TIMEOUT, process, read_until  # noqa: E402
 from tests.engine import eventually  # noqa: E402
 from tests.grpc.agent import Worker, serving  # noqa: E402
+from tests.grpc.proxies import nginx  # noqa: E402
 from tests.live import free_port  # noqa: E402
 
 AGENT = """
@@ -164,50 +163,21 @@ def test_reflection_lists_the_services_on_request_only() -> None:
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-NGINX = """
-daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;
-events {{}}
-http {{
-    access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
-    server {{
-        listen 127.0.0.1:{port} http2;
-        location / {{ grpc_pass grpc://{target}; grpc_read_timeout 1h; grpc_send_timeout 1h; client_max_body_size 0; }}
-    }}
-}}
-"""
-
-
-def accepts(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT).close()
-    except ConnectionRefusedError:
-        return False
-    return True
-
-
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 def test_nginx_passes_sends_streams_and_errors(tmp_path: Path) -> None:
-    port = free_port()
-    with serving() as server:
-        text = NGINX.format(folder=tmp_path, port=port, target=f"127.0.0.1:{server.port}")
-        (tmp_path / "nginx.conf").write_text(text)
-        # No shell, and a fixed command.
-        nginx = subprocess.Popen(["nginx", "-c", str(tmp_path / "nginx.conf"), "-p", str(tmp_path)])
-        try:
-            eventually(lambda: accepts(port), f"nginx: {tmp_path / 'error.log'}", seconds=TIMEOUT)
-            with Client(f"grpc://127.0.0.1:{port}", retry=PATIENT) as client:
-                assert client.send("hi").text == "worker: hi"
-                stream = client.stream("count 20")
-                numbers = [stream.last_event_id for _ in stream]
-                assert numbers == sorted(set(numbers))
-                assert stream.task is not None
-                assert len(stream.task.text.split()) == 20
-                with pytest.raises(TaskNotFoundError):
-                    client.get_task("0" * 36)
-        finally:
-            nginx.terminate()
-            nginx.wait(TIMEOUT)
+    with (
+        serving() as server,
+        nginx(tmp_path, server.port) as port,
+        Client(f"grpc://127.0.0.1:{port}", retry=PATIENT) as client,
+    ):
+        assert client.send("hi").text == "worker: hi"
+        stream = client.stream("count 20")
+        numbers = [stream.last_event_id for _ in stream]
+        assert numbers == sorted(set(numbers))
+        assert stream.task is not None
+        assert len(stream.task.text.split()) == 20
+        with pytest.raises(TaskNotFoundError):
+            client.get_task("0" * 36)
 
 
 def test_a_store_that_was_deleted_is_not_ready(tmp_path: Path) -> None:

@@ -473,8 +473,11 @@ def test_a_connection_without_calls_is_closed() -> None:
                 eventually(lambda: states[-1] is grpc.ChannelConnectivity.IDLE, "its end")
 
 
-def test_a_connection_that_says_nothing_is_closed() -> None:
+@pytest.mark.parametrize("first", [b"", HELLO], ids=["nothing", "no acknowledgement of the settings"])
+def test_a_connection_that_says_too_little_is_closed(first: bytes) -> None:
     with serving(limits=Limits(header_timeout=0.3)) as server, connected(server) as silent:
+        silent.sendall(first)
+        silent.settimeout(10)
         received_until_closed(silent)
 
 

@@ -112,6 +112,7 @@ KINDS: dict[str, tuple[Callable[[int], bytes], int]] = {
     "half_sent": (half_sent, 1000),
     "reset": (reset, 5000),
     "references": (references, 200),
+    "unacknowledged": (references, 200),
 }
 
 
@@ -121,7 +122,8 @@ def flood(kind: str, port: int) -> None:
     for number in itertools.count():
         connection = Connection(port)
         with contextlib.suppress(OSError):
-            connection.acknowledge()
+            if kind != "unacknowledged":
+                connection.acknowledge()
             for stream in range(1, 2 * count, 2):
                 connection.send(call(stream))
         if number == 0:

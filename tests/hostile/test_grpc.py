@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from a2a_sync.grpc import GRPCServer, threads  # noqa: E402
 from a2a_sync.operations import OPERATIONS  # noqa: E402
 from tests.engine import eventually  # noqa: E402
 from tests.grpc.agent import channel, client_of, encoded, path, printing, serving  # noqa: E402
+from tests.grpc.proxies import nginx  # noqa: E402
 from tests.hostile import http2  # noqa: E402
 from tests.hostile.slow import worst_wait  # noqa: E402
 
@@ -233,6 +235,24 @@ def test_heads_that_repeat_an_entry_take_no_memory(
             assert client.send("hi").text == "worker: hi"
         record_property("more", f"{peak(process) - before} MB")
     assert peak(process) - before < 100
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+def test_behind_a_proxy_heads_of_clients_that_do_not_acknowledge_settings_delay_and_take_nothing(
+    apart: tuple[int, int], tmp_path: Path, record_property: pytest.RecordProperty
+) -> None:
+    # Without the proxy the process grew by 1.2 GB, and another caller waited for 22 seconds.
+    port, process = apart
+    with nginx(tmp_path, port) as behind, Client(f"grpc://127.0.0.1:{behind}", timeout=60, retry=None) as client:
+        calm, _ = worst_wait(lambda: client.send("hi"), 1)
+        before = peak(process)
+        with flooded("unacknowledged", behind):
+            worst, count = worst_wait(lambda: client.send("hi"), 5)
+        record_property("worst", f"{worst:.2f} s in {count} calls; {peak(process) - before} MB more")
+    assert count > 5
+    assert worst < 1.0 + 10 * calm
+    assert peak(process) - before < 50
 
 
 def test_metadata_of_a_client_that_does_not_acknowledge_settings_is_bounded(server: GRPCServer) -> None:

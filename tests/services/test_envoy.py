@@ -19,7 +19,7 @@ from a2a_sync import Client, Retry
 from a2a_sync.errors import TaskNotFoundError
 from tests.certificates import Authority
 from tests.engine import eventually
-from tests.grpc.test_served import accepts
+from tests.grpc.proxies import accepts
 from tests.live import HOST, free_port
 from tests.servers.test_recipes import FILES, served, unit
 
