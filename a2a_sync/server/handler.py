@@ -73,6 +73,8 @@ from a2a_sync.types import (
 
 #: Messages among which one that is sent again is looked for: those of the newest run.
 _LATEST_MESSAGES = 3
+#: Most seconds between two checks for a lost caller that holds no thread of the server.
+_UNTHREADED_INTERVAL = 0.5
 
 
 class RequestHandler:
@@ -372,9 +374,10 @@ class RequestHandler:
 
     def _check_interval(self, context: CallContext) -> float:
         """Seconds until a waiting call checks again whether its caller has disconnected."""
-        if context.deadline is None:
-            return self._limits.disconnect_check_interval
-        return max(0.0, min(self._limits.disconnect_check_interval, context.deadline - time.monotonic()))
+        interval = self._limits.disconnect_check_interval
+        if not context.threaded:
+            interval = min(interval, _UNTHREADED_INTERVAL)
+        return interval if context.deadline is None else max(0.0, min(interval, context.deadline - time.monotonic()))
 
     # -- reading --
 

@@ -343,8 +343,7 @@ def send_data(text: str) -> bytes:
 @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
 @pytest.mark.parametrize("how", ["deadline", "cancel", "connection"])
 def test_a_call_whose_caller_has_left_frees_its_thread(operation: str, how: str) -> None:
-    limits = Limits(disconnect_check_interval=0.2)
-    with serving(limits=limits) as server:
+    with serving() as server:
         opened = grpc.insecure_channel(f"127.0.0.1:{server.port}")
         data, timeout = send_data("wait"), 0.5 if how == "deadline" else 30
         if operation == "SendMessage":
