@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 SHARED = $(PYTEST) -n $(JOBS) --dist loadfile --no-loadscope-reorder
 # Folders of tests/ that `make test` leaves out: what takes long (`make check`), and what needs other packages or commands.
-CHECKED := conformance faults hostile mutants servers typing
+CHECKED := conformance examples faults hostile mutants servers typing
 APART := interop interop03 interopjs frameworks crewai benchmarks soak browser services
 BIN := $(VENV)/bin
 WITH_NODE := PATH="$(abspath $(BIN)):$$PATH"

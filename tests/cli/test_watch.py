@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from a2a_sync import Client, Task
-from tests.cli.test_live import TIMEOUT, finished, process, read_until
+from tests.servers.test_commands import TIMEOUT, finished, process, read_until
 
 Run = Callable[..., Result]
 

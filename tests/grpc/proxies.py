@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cli.test_live import TIMEOUT
 from tests.engine import eventually
 from tests.live import free_port
+from tests.servers.test_commands import TIMEOUT
 
 NGINX = """
 daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;

@@ -25,11 +25,11 @@ from a2a_sync.errors import TaskNotFoundError, TransportError  # noqa: E402
 from a2a_sync.grpc import GRPCServer  # noqa: E402
 from a2a_sync.stores.base import Owner  # noqa: E402
 from tests.certificates import Authority  # noqa: E402
-from tests.cli.test_live import TIMEOUT, process, read_until  # noqa: E402
 from tests.engine import eventually  # noqa: E402
 from tests.grpc.agent import Worker, serving  # noqa: E402
 from tests.grpc.proxies import nginx  # noqa: E402
 from tests.live import free_port  # noqa: E402
+from tests.servers.test_commands import TIMEOUT, process, read_until  # noqa: E402
 
 AGENT = """
 import os

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from a2a_sync import A2AApp
 from a2a_sync.grpc import GRPCServer
-from tests.cli.test_live import TIMEOUT
 from tests.grpc.agent import Worker
 from tests.live import ROOT
+from tests.servers.test_commands import TIMEOUT
 
 PROGRAM = Path(sys.executable).with_name("grpcurl")
 UNKNOWN_TASK = """grpcurl -plaintext -d '{"id": "unknown"}' 127.0.0.1:50051 lf.a2a.v1.A2AService/GetTask"""
