@@ -225,7 +225,7 @@ FEATURES = (
                 " IncomingRequest.first_piece TLSClientSocket"
             ),
             "gunicorn.worker": "BufferedThreadWorker.tls",
-            "gunicorn.gevent": "_limited",
+            "gunicorn.gevent": "_after_handshake _limited",
             "stores.base": "LargeResult",
             "stores.sqlite": "SQLiteStore._refuse_large_page",
             "stores.sqlite.database": "Database._create",

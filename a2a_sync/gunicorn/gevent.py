@@ -20,11 +20,14 @@ import threading  # noqa: E402
 import time  # noqa: E402
 import weakref  # noqa: E402
 from collections.abc import Iterable, Iterator  # noqa: E402
+from functools import partial  # noqa: E402
 from typing import Any  # noqa: E402
 
 from gevent import getcurrent, sleep  # noqa: E402
+from gevent.server import StreamServer  # noqa: E402
 from gunicorn.http.body import ChunkedReader  # noqa: E402
 from gunicorn.http.errors import InvalidChunkSize  # noqa: E402
+from gunicorn.workers import ggevent  # noqa: E402
 
 import a2a_sync.gunicorn as _for_threads  # noqa: E402
 from a2a_sync.gunicorn import (  # noqa: E402
@@ -74,6 +77,10 @@ def post_worker_init(worker: Any) -> None:
     Gunicorn alone would wait for idle connections until its timeout.
     """
     _for_threads.post_worker_init(worker)
+    if worker.cfg.is_ssl:
+        # The server of gevent would wait for each handshake without a limit, before `handle`.
+        ggevent.StreamServer = partial(StreamServer, do_handshake_on_connect=False)
+        worker.handle = _after_handshake(worker, worker.handle)
     worker.handle = _track_idle(worker, worker.handle)
     threading.Thread(target=_end_idle_connections, args=(worker,), name="a2a-idle", daemon=True).start()
 
@@ -98,6 +105,23 @@ def _track_idle(worker: Any, handle: Any) -> Any:
             _idle.pop(getcurrent(), None)
 
     return tracked
+
+
+def _after_handshake(worker: Any, handle: Any) -> Any:
+    """Wrap `handle`: the handshake of TLS comes first, with the time limit of a head."""
+
+    def handle_tls(listener: Any, client: Any, address: Any) -> None:
+        admitted = False
+        try:
+            with worker.timeout_ctx():
+                client.do_handshake()
+                admitted = True
+        except OSError as error:
+            worker.log.debug("no TLS connection: %s", error)
+        if admitted:
+            handle(listener, client, address)
+
+    return handle_tls
 
 
 def pre_request(worker: Any, req: Any) -> None:

@@ -1,4 +1,4 @@
-"""TLS by the worker of `a2a_sync.gunicorn` itself: slow clients hold no thread, and callers are those of their certificates."""
+"""TLS in gunicorn itself, with the settings of `a2a_sync.gunicorn`: slow clients hold no thread, and callers are those of their certificates."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ import requests
 from tests.certificates import Authority
 from tests.engine import eventually
 from tests.hostile.slow import abandon, closed, connect, head, worst_wait
-from tests.live import LiveServer, gunicorn
+from tests.live import LiveServer, gunicorn, gunicorn_gevent
 from tests.wsgi import JSON_HEADERS, message, rpc
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
 
+APP = "tests.agents.certified:app"
 THREADS = 4
 LIMITS = {"header_timeout": 3, "body_idle_timeout": 3, "write_timeout": 3}
 
@@ -66,20 +67,22 @@ class Secured:
         return outgoing.read()
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+@pytest.fixture(scope="module", params=["threads", "gevent"])
+def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     authority = Authority(tmp_path_factory.mktemp("certificates"))
     certificate, key = authority.issue("127.0.0.1", "localhost")
-    options = ("-c", "python:a2a_sync.gunicorn", "--certfile", certificate, "--keyfile", key)
     trusted = ("--ca-certs", authority.ca, "--cert-reqs", str(int(ssl.CERT_OPTIONAL)))
-    with gunicorn(
-        "tests.agents.certified:app",
-        *options,
-        *trusted,
-        threads=THREADS,
-        environment={"LARGE_LIMITS": json.dumps(LIMITS)},
-    ) as server:
-        yield Secured(server, authority, authority.issue("ada"))
+    options = ("--certfile", certificate, "--keyfile", key, *trusted)
+    variables = {"LARGE_LIMITS": json.dumps(LIMITS)}
+    # With gevent, gunicorn's own setting limits the time of a handshake and of a head, and each connection has a greenlet.
+    few = ("--keep-alive", "3", "--worker-connections", "30")
+    server = (
+        gunicorn(APP, "-c", "python:a2a_sync.gunicorn", *options, threads=THREADS, environment=variables)
+        if request.param == "threads"
+        else gunicorn_gevent(APP, *few, *options, environment=variables)
+    )
+    with server as started:
+        yield Secured(started, authority, authority.issue("ada"))
 
 
 def task_text(task: Any) -> str:
@@ -146,6 +149,7 @@ def test_large_messages_and_answers_are_complete(secured: Secured) -> None:
     assert secured.post("x" * 11_000_000).status_code == 413
 
 
+@pytest.mark.parametrize("secured", ["threads"], indirect=True)
 def test_the_end_of_a_closed_connection_is_announced(secured: Secured) -> None:
     body = rpc("SendMessage", message("name"))
     with secured.connect() as client:
@@ -198,7 +202,7 @@ def test_slow_clients_hold_no_threads_and_are_cut_off(secured: Secured, record_p
     kinds = list(slow_kinds(secured).values())
     with ExitStack() as stack:
         clients = []
-        for number in range(60):
+        for number in range(3 * len(kinds)):
             clients.append(kinds[number % len(kinds)]())
             stack.callback(abandon, clients[-1])
         worst, count = worst_wait(lambda: secured.send("hello"), 5)
