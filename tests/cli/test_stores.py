@@ -142,7 +142,10 @@ def test_control_c_ends_the_upgrade_of_a_file_that_never_ends(url: str) -> None:
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
         database.execute("ALTER TABLE a2a_meta RENAME TO other")
         database.execute(f"CREATE VIEW a2a_meta AS {_ENDLESS} 'schema' AS name, n AS value FROM number WHERE n < 0")
-    command = [sys.executable, "-c", "from a2a_sync.cli import main; main()", "migrate", url]
+    # A shell that starts the tests in the background ignores Ctrl+C for all that it starts.
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    program += "from a2a_sync.cli import main; main()"
+    command = [sys.executable, "-c", program, "migrate", url]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             # More than it takes to start: the statement is executed by now.
