@@ -102,14 +102,16 @@ class Gate:
 class Served:
     """An app and its operations. `handler` is a function of message and context, an `Agent`, or an executor."""
 
-    def __init__(self, handler: Any, *, store: Any = None, push: Any = False, **limits: Any) -> None:
+    def __init__(
+        self, handler: Any, *, store: Any = None, push: Any = False, job_queue: Any = None, **limits: Any
+    ) -> None:
         executor = hasattr(handler, "execute")
         agent = handler if executor else Agent("tested", description="test agent")
         if not executor:
             agent.message(handler)
         card = None if isinstance(agent, Agent) else AgentCard(name="tested", description="d", version="1")
         limits.setdefault("disconnect_check_interval", 0.05)
-        self.app = A2AApp(agent, card=card, store=store, limits=Limits(**limits), push=push)
+        self.app = A2AApp(agent, card=card, store=store, limits=Limits(**limits), push=push, job_queue=job_queue)
         self.store = self.app.store
         self.endpoint = self.app.endpoint()
         self.pool = self.app._engine.runs.pool
