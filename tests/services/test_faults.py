@@ -7,6 +7,7 @@ import os
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -68,54 +69,70 @@ def test_a_run_is_completed_once_when_its_process_dies_at_a_step(client: Client,
 # -- processes that sleep -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.live
-@pytest.mark.timeout(2 * LONG)
-@pytest.mark.parametrize("executes", ["web", "celery"])
-def test_a_process_that_sleeps_beyond_its_lease_writes_nothing_more(
-    store_url: str, tmp_path: Path, executes: str
-) -> None:
-    environment = {"A2A_TEST_FOLDER": str(tmp_path), "A2A_TEST_STORE": store_url}
+#: How long a process is stopped, in seconds: far beyond its lease.
+STOPPED = 60.0
 
-    def process(name: str, but: int = 0) -> int:
-        """The process of a run, when it has begun or ended, beside the process `but`."""
+
+class Sleeper:
+    """A run that writes again and again, and the process that executes it: one of gunicorn's, or of Celery's."""
+
+    def __init__(self, stack: ExitStack, postgres: Postgres, folder: Path, executes: str) -> None:
+        folder.mkdir()
+        self.folder = folder
+        url = stack.enter_context(postgres.database())
+        environment = {"A2A_TEST_FOLDER": str(folder), "A2A_TEST_STORE": url}
+        if executes == "celery":
+            environment["A2A_TEST_BROKER"] = stack.enter_context(redis_broker(folder)).url
+            stack.enter_context(a_worker("tests.services.queued:celery", environment, folder, "-c", "2"))
+        # Otherwise gunicorn kills a worker that is stopped for so long.
+        options = ("-c", "python:a2a_sync.gunicorn", "--timeout", str(int(STOPPED + LONG)))
+        server = gunicorn("tests.services.queued:app", *options, workers=2, environment=environment, wait=LONG)
+        self.client = stack.enter_context(Client(stack.enter_context(server).url, timeout=LONG))
+        self.store = stack.enter_context(closing(PostgresStore(url)))
+        task = self.client.send("write", return_immediately=True).task
+        self.task_id = task.id
+        self.pid = self.process("begun")
+        wait_until(lambda: self.store.load(Owner(), task.id).task.artifacts, LONG)
+
+    def process(self, name: str, but: int = 0) -> int:
+        """The process of the run, when it has begun or ended, beside the process `but`."""
         found: list[int] = []
 
         def look() -> bool:
-            pids = {int(path.name.rpartition("-")[2]) for path in tmp_path.glob(f"{name}-{task.id}-*")}
+            pids = {int(path.name.rpartition("-")[2]) for path in self.folder.glob(f"{name}-{self.task_id}-*")}
             found[:] = pids - {but}
             return bool(found)
 
         wait_until(look, LONG)
         return found[0]
 
+
+@pytest.mark.live
+@pytest.mark.timeout(3 * LONG)
+def test_a_process_that_sleeps_beyond_its_lease_writes_nothing_more(postgres: Postgres, tmp_path: Path) -> None:
     with ExitStack() as stack:
-        if executes == "celery":
-            environment["A2A_TEST_BROKER"] = stack.enter_context(redis_broker(tmp_path)).url
-            stack.enter_context(a_worker("tests.services.queued:celery", environment, tmp_path, "-c", "2"))
-        options = ("-c", "python:a2a_sync.gunicorn")
-        server = gunicorn("tests.services.queued:app", *options, workers=2, environment=environment, wait=LONG)
-        client = stack.enter_context(Client(stack.enter_context(server).url, timeout=LONG))
-        task = client.send("write", return_immediately=True).task
-        sleeper = process("begun")
-        store = stack.enter_context(closing(PostgresStore(store_url)))
-        wait_until(lambda: store.load(Owner(), task.id).task.artifacts, LONG)
-        os.kill(sleeper, signal.SIGSTOP)
-        try:
-            heir = process("begun", but=sleeper)
-        finally:
-            os.kill(sleeper, signal.SIGCONT)
-        assert process("ended") == sleeper
-        (tmp_path / "go").touch()
-        done = client.wait(task.id, timeout=LONG)
-        log = store.log(Owner(), task.id, limit=100_000)
-    assert done.state is TaskState.COMPLETED
-    assert [entry.number for entry in log.entries] == list(range(1, log.version + 1))
-    writers = [
-        set(map(int, entry.event.artifact.text.split()))
-        for entry in log.entries
-        if isinstance(entry.event, TaskArtifactUpdateEvent) and not entry.event.last_chunk
-    ]
-    assert [writer for writer, _ in itertools.groupby(writers)] == [{sleeper}, {heir}]
+        # Both at the same time, since a minute passes.
+        sleepers = [Sleeper(stack, postgres, tmp_path / kind, kind) for kind in ("web", "celery")]
+        for one in sleepers:
+            os.kill(one.pid, signal.SIGSTOP)
+            stack.callback(os.kill, one.pid, signal.SIGCONT)
+        stopped = time.monotonic()
+        heirs = [one.process("begun", but=one.pid) for one in sleepers]
+        threading.Event().wait(stopped + STOPPED - time.monotonic())
+        for one in sleepers:
+            os.kill(one.pid, signal.SIGCONT)
+        for one, heir in zip(sleepers, heirs, strict=True):
+            assert one.process("ended") == one.pid
+            (one.folder / "go").touch()
+            assert one.client.wait(one.task_id, timeout=LONG).state is TaskState.COMPLETED
+            log = one.store.log(Owner(), one.task_id, limit=100_000)
+            assert [entry.number for entry in log.entries] == list(range(1, log.version + 1))
+            writers = [
+                set(map(int, entry.event.artifact.text.split()))
+                for entry in log.entries
+                if isinstance(entry.event, TaskArtifactUpdateEvent) and not entry.event.last_chunk
+            ]
+            assert [writer for writer, _ in itertools.groupby(writers)] == [{one.pid}, {heir}]
 
 
 # -- clocks that are set --------------------------------------------------------------------------------------------------
