@@ -148,7 +148,7 @@ frameworks-tests: $(VENV)/.stamp-frameworks
 	$(PYTEST) tests/frameworks "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/frameworks.md]" "tests/test_docs.py::test_what_a_page_shows_is_what_happens[docs/howto/mcp.md]"
 
 .PHONY: test-services
-test-services: $(VENV)/.stamp-test $(VENV)/.stamp-services ## Run the tests with PostgreSQL, PgBouncer, Redis and RabbitMQ, which must be installed (A2A_TEST_POSTGRES=URL for a running one)
+test-services: $(VENV)/.stamp-test $(VENV)/.stamp-services ## Run the tests with PostgreSQL, PgBouncer, Redis and RabbitMQ, which must be installed (A2A_TEST_POSTGRES, A2A_TEST_REDIS, A2A_TEST_RABBITMQ: URLs of running ones)
 	$(PYTEST) -n 2 --dist loadscope tests/services
 	$(BIN)/python -m tests.gevent_suite $(PYTEST_ARGS) tests/services/test_postgres_contract.py::TestPostgresStore
 

@@ -1,4 +1,4 @@
-"""Message brokers as private processes on loopback, which tests may kill and start again."""
+"""Message brokers: private processes on loopback, which tests may kill and start again, or running ones of the environment."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -22,10 +23,17 @@ _RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
 class Broker:
+    """A broker that tests neither kill nor restart."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+
+class PrivateBroker(Broker):
     """A broker's process: `url` stays the same when it is started again."""
 
     def __init__(self, url: str, command: list[str], port: int, folder: Path, **environment: str) -> None:
-        self.url = url
+        super().__init__(url)
         self._command, self._port, self._folder = command, port, folder
         self._environment = {**os.environ, **environment}
         self._process: subprocess.Popen[bytes] | None = None
@@ -58,15 +66,40 @@ class Broker:
             self._process = None
 
 
+def redis_broker(folder: Path) -> contextlib.AbstractContextManager[Broker]:
+    """A Redis server: an empty database of the one that A2A_TEST_REDIS names, or a private one."""
+    given = os.environ.get("A2A_TEST_REDIS")
+    return _redis_database(given) if given else private_redis(folder)
+
+
 @contextlib.contextmanager
-def redis_broker(folder: Path) -> Iterator[Broker]:
+def _redis_database(url: str) -> Iterator[Broker]:
+    import redis
+
+    for number in range(16):
+        one = urlsplit(url)._replace(path=f"/{number}").geturl()
+        with redis.Redis.from_url(one) as database:
+            # The key reserves the database against tests of other processes.
+            if not database.dbsize() and database.set("a2a-tests", os.getpid(), nx=True):
+                try:
+                    yield Broker(one)
+                finally:
+                    database.flushdb()
+                return
+    raise AssertionError(
+        "each of the 16 databases of the server in A2A_TEST_REDIS holds keys; name one with an empty database"
+    )
+
+
+@contextlib.contextmanager
+def private_redis(folder: Path) -> Iterator[PrivateBroker]:
     """A Redis server without persistence."""
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("redis-server is not installed (apt-get install redis-server)")
     port = free_port()
     command = [program, "--port", str(port), "--bind", HOST, "--save", "", "--appendonly", "no"]
-    broker = Broker(f"redis://{HOST}:{port}/0", command, port, folder)
+    broker = PrivateBroker(f"redis://{HOST}:{port}/0", command, port, folder)
     try:
         broker.start()
         yield broker
@@ -74,9 +107,26 @@ def redis_broker(folder: Path) -> Iterator[Broker]:
         broker.kill()
 
 
+def rabbitmq_broker(folder: Path) -> contextlib.AbstractContextManager[Broker]:
+    """A RabbitMQ server: the virtual host that A2A_TEST_RABBITMQ names, or a private one."""
+    given = os.environ.get("A2A_TEST_RABBITMQ")
+    return _rabbitmq_host(given) if given else _private_rabbitmq(folder)
+
+
 @contextlib.contextmanager
-def rabbitmq_broker(folder: Path) -> Iterator[Broker]:
-    """A RabbitMQ server with its own Erlang port mapper."""
+def _rabbitmq_host(url: str) -> Iterator[Broker]:
+    from kombu import Connection
+
+    try:
+        yield Broker(url)
+    finally:
+        with Connection(url) as connection:
+            connection.default_channel.queue_delete("celery")
+
+
+@contextlib.contextmanager
+def _private_rabbitmq(folder: Path) -> Iterator[PrivateBroker]:
+    """With its own Erlang port mapper."""
     if not _RABBITMQ.exists():
         pytest.skip("rabbitmq-server is not installed (apt-get install rabbitmq-server)")
     port, mapper = free_port(), str(free_port())
@@ -96,7 +146,7 @@ def rabbitmq_broker(folder: Path) -> Iterator[Broker]:
         "RABBITMQ_CONF_ENV_FILE": str(folder / "none"),
     }
     (folder / "plugins").write_text("[].\n")
-    broker = Broker(f"amqp://guest:guest@{HOST}:{port}//", [str(_RABBITMQ)], port, folder, **environment)
+    broker = PrivateBroker(f"amqp://guest:guest@{HOST}:{port}//", [str(_RABBITMQ)], port, folder, **environment)
     try:
         broker.start()
         yield broker

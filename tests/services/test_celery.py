@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +20,17 @@ from a2a_sync.stores import open_store
 from a2a_sync.stores.base import Owner
 from a2a_sync.types import Task, TaskState, TaskStatusUpdateEvent
 from tests.live import LiveServer, gunicorn
-from tests.services.brokers import Broker, rabbitmq_broker, redis_broker
+from tests.services.brokers import Broker, PrivateBroker, private_redis, rabbitmq_broker, redis_broker
 from tests.services.celeryworkers import LONG, kill_worker, start_worker
 
 pytestmark = [pytest.mark.live]
 
 TARGET = "tests.services.queued"
-BROKERS = {"redis": redis_broker, "rabbitmq": rabbitmq_broker}
+BROKERS: dict[str, Callable[[Path], contextlib.AbstractContextManager[Broker]]] = {
+    "redis": redis_broker,
+    "rabbitmq": rabbitmq_broker,
+    "private redis": private_redis,
+}
 
 
 class Site:
@@ -117,7 +121,7 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with a_site("redis", "prefork", tmp_path) as made:
+    with a_site("private redis", "prefork", tmp_path) as made:
         yield made
 
 
@@ -219,6 +223,7 @@ def test_a_worker_that_shuts_down_hands_its_runs_over(site: Site) -> None:
 def test_jobs_that_a_broker_loses_are_sent_again(site: Site) -> None:
     kill_worker(site.workers[0])
     task = site.begin("hello")
+    assert isinstance(site.broker, PrivateBroker)
     site.broker.kill()
     meanwhile = site.begin("hello")
     assert (task.state, meanwhile.state) == (TaskState.SUBMITTED, TaskState.SUBMITTED)

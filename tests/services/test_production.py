@@ -27,7 +27,7 @@ import yaml
 from a2a_sync import Client, Task, TaskState
 from tests.live import ROOT, live_server
 from tests.servers.nginx import needs_nginx, nginx_with
-from tests.services.brokers import redis_broker
+from tests.services.brokers import private_redis
 from tests.services.celeryworkers import LONG, kill_worker
 from tests.services.conftest import psycopg
 from tests.services.servers import PgBouncer, Postgres
@@ -95,7 +95,7 @@ def test_the_compose_layout_serves_sends_and_streams_without_one_of_each(tmp_pat
         pgbouncer = stack.enter_context(closing(PgBouncer(postgres.port, user="app")))
         pgbouncer.start()
         (tmp_path / "redis").mkdir()
-        redis = stack.enter_context(redis_broker(tmp_path / "redis"))
+        redis = stack.enter_context(private_redis(tmp_path / "redis"))
         webs = {"web-1": free_address(1), "web-2": free_address(2)}
         layout = Layout(
             tmp_path,

@@ -12,7 +12,7 @@ from a2a_sync.lifecycle import Entry
 from a2a_sync.stores import open_pubsub
 from a2a_sync.stores.base import TaskBatch
 from a2a_sync.testing.storecontract.making import MINE, TIMEOUT, chunk, message
-from tests.services.brokers import redis_broker
+from tests.services.brokers import private_redis
 from tests.services.servers import wait_until
 
 pytest.importorskip("redis", reason="needs the extra redis")
@@ -23,7 +23,7 @@ from a2a_sync.stores.redispubsub import RedisPubSub, _dump
 
 @pytest.fixture(scope="module")
 def redis_server(tmp_path_factory):
-    with redis_broker(tmp_path_factory.mktemp("redis")) as broker:
+    with private_redis(tmp_path_factory.mktemp("redis")) as broker:
         yield broker
 
 

@@ -33,7 +33,7 @@ from a2a_sync.stores import PostgresStore
 from a2a_sync.stores.base import Owner
 from a2a_sync.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 from tests.live import ROOT
-from tests.services.brokers import Broker, redis_broker
+from tests.services.brokers import PrivateBroker, private_redis
 from tests.services.servers import Postgres
 from tests.soak.hosts_agent import RECEIVER
 from tests.soak.watch import children
@@ -120,7 +120,7 @@ def free_port(host: str) -> int:
 class Site:
     """Both hosts, their services, and what kills them."""
 
-    def __init__(self, postgres: Postgres, redis: Broker, folder: Path) -> None:
+    def __init__(self, postgres: Postgres, redis: PrivateBroker, folder: Path) -> None:
         self.postgres, self.redis = postgres, redis
         self.held = folder / "held"
         self.held.mkdir()
@@ -477,7 +477,7 @@ def run(seconds: float, count: int, kill: float, folder: Path) -> int:
     with contextlib.ExitStack() as stack:
         postgres = stack.enter_context(contextlib.closing(Postgres()))
         postgres.start()
-        redis = stack.enter_context(redis_broker(folder / "redis"))
+        redis = stack.enter_context(private_redis(folder / "redis"))
         site = stack.enter_context(contextlib.closing(Site(postgres, redis, folder)))
         receiver = stack.enter_context(receiving())
         site.start()
