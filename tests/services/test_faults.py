@@ -6,6 +6,8 @@ import itertools
 import os
 import queue
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from a2a_sync import Client, Task
 from a2a_sync.engine.membership import WorkerMembership
 from a2a_sync.stores import PostgresStore, open_pubsub
 from a2a_sync.stores.base import HeldRun, Owner
+from a2a_sync.stores.postgres import schema
 from a2a_sync.stores.redispubsub import RedisPubSub
 from a2a_sync.testing.storecontract.making import MINE, begin, chunk
 from a2a_sync.types import TaskArtifactUpdateEvent, TaskState, new_id
@@ -26,7 +29,7 @@ from tests.engine import TIMEOUT
 from tests.engine.test_bridge import (
     test_streams_are_exact_while_messages_are_lost_doubled_and_reordered,  # noqa: F401
 )
-from tests.live import HOST, gunicorn
+from tests.live import HOST, LiveServer, gunicorn
 from tests.services.brokers import redis_broker
 from tests.services.celeryworkers import LONG, a_worker
 from tests.services.conftest import psycopg
@@ -133,6 +136,50 @@ def test_a_process_that_sleeps_beyond_its_lease_writes_nothing_more(postgres: Po
                 if isinstance(entry.event, TaskArtifactUpdateEvent) and not entry.event.last_chunk
             ]
             assert [writer for writer, _ in itertools.groupby(writers)] == [{one.pid}, {heir}]
+
+
+# -- releases that follow one another ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.live
+@pytest.mark.timeout(3 * LONG)
+def test_a_rolling_deployment_with_new_tables_loses_no_run(store_url: str, tmp_path: Path) -> None:
+    environment = {"A2A_TEST_FOLDER": str(tmp_path), "A2A_TEST_STORE": store_url}
+
+    def version() -> int:
+        with psycopg.connect(store_url) as session:
+            return int(session.execute("SELECT value FROM a2a_meta WHERE name = 'schema'").fetchone()[0])
+
+    def release(stack: ExitStack, module: str) -> tuple[LiveServer, Client]:
+        options = ("-c", "python:a2a_sync.gunicorn")
+        app = gunicorn(f"{module}:app", *options, workers=2, environment=environment, wait=LONG)
+        server = stack.enter_context(app)
+        return server, stack.enter_context(Client(server.url, timeout=LONG))
+
+    with ExitStack() as stack:
+        former, before = release(stack, "tests.services.former")
+        task = before.send("write", return_immediately=True).task
+        wait_until(lambda: list(tmp_path.glob(f"begun-{task.id}-*")), LONG)
+        assert version() == schema.VERSION - 1
+        migrate = [sys.executable, "-m", "a2a_sync", "migrate", store_url]
+        subprocess.run(migrate, check=True, timeout=LONG, capture_output=True)
+        assert version() == schema.VERSION
+        assert before.send("former").text.startswith("former by")
+        _, after = release(stack, "tests.services.queued")
+        assert after.send("new").text.startswith("new by")
+        assert after.get_task(task.id).state is TaskState.WORKING
+        stream = after.subscribe(task.id)
+        next(stream)
+        former.terminate(LONG)
+        # A process of the new release has the run now.
+        wait_until(lambda: len(list(tmp_path.glob(f"begun-{task.id}-*"))) == 2, LONG)
+        (tmp_path / "go").touch()
+        events = list(stream)
+        store = stack.enter_context(closing(PostgresStore(store_url)))
+        log = store.log(Owner(), task.id, limit=100_000)
+    assert events
+    assert stream.task.state is TaskState.COMPLETED
+    assert [entry.number for entry in log.entries] == list(range(1, log.version + 1))
 
 
 # -- clocks that are set --------------------------------------------------------------------------------------------------
