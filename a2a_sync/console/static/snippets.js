@@ -23,13 +23,11 @@ export function asPython({ method, url, headers, body }, secured) {
   return lines.join("\n");
 }
 
-// The request that made an entry of a log, or that reads it: a message is sent again, for all others the task is read.
-export function requestOf(entry, address, task) {
-  const headers = { "Content-Type": "application/json", "A2A-Version": "1.0" };
-  const call = (name, params) => ({ method: "POST", url: address, headers, body: { jsonrpc: "2.0", id: 1, method: name, params } });
-  if (entry?.role !== "ROLE_USER") return call("GetTask", { id: task });
+// The request that made an entry of a log, or that reads it: a message of a user is sent again, for all others the task is read.
+export function requestOf(entry, read) {
+  if (entry?.role !== "ROLE_USER" || read.body.method !== "GetTask") return read;
   const { taskId, contextId, ...message } = entry;
-  return call("SendMessage", { message });
+  return { ...read, body: { ...read.body, method: "SendMessage", params: { message } } };
 }
 
 export function copyButtons(make, request, secured) {

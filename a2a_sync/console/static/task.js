@@ -89,7 +89,9 @@ rows.addEventListener(
   "toggle",
   ({ target }) => {
     if (!target.open || target.querySelector("button")) return;
-    const request = requestOf(parse(target.querySelector("pre").textContent), rows.dataset.address, rows.dataset.id);
+    const read = JSON.parse(rows.dataset.read);
+    if (!read) return; // the agent does not serve JSON-RPC: its frames have commands
+    const request = requestOf(parse(target.querySelector("pre").textContent), read);
     target.append(copyButtons(element, request, rows.dataset.secured));
   },
   true,
