@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 import werkzeug.test
@@ -476,6 +477,24 @@ def test_tables_are_not_created_where_migrations_are_run_apart(make_store):
         make_store(create_tables=False).head(MINE, "t")
     done(make_store())
     assert make_store(create_tables=False).list(MINE, TaskQuery()).total == 1
+
+
+def test_a_database_in_another_encoding_is_used(postgres_url, prefix):
+    """A server that was set up under the locale C has SQL_ASCII."""
+    name = f"{prefix}ascii"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+        )
+        try:
+            url = urlunsplit(urlsplit(postgres_url)._replace(path=f"/{name}"))
+            with closing(PostgresStore(url)) as store:
+                assert store.migrate() == (0, schema.VERSION)
+                assert store.migrate() == (schema.VERSION, schema.VERSION)
+                task_id = done(store, scope=Owner("", "Žofie"))
+                assert store.load(Owner("", "Žofie"), task_id).task.id == task_id
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def test_tables_of_a_newer_release_are_used_as_long_as_it_allows_that(make_store, postgres_url, prefix):

@@ -41,6 +41,8 @@ _DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
     "application_name": "a2a_sync",
+    # Of a database in SQL_ASCII, text would arrive as bytes.
+    "client_encoding": "UTF8",
 }
 #: The server refuses statements for now, or refused this one because of another one; a repetition may succeed.
 _PASSING = frozenset(
