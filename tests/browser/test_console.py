@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -319,12 +320,22 @@ def test_the_page_of_a_task_has_its_time_line_log_and_commands(visit: Window, st
     window.page.click("#log > summary")
     window.page.click("#rows tr:first-child summary")
     assert '"role": "ROLE_USER"' in window.page.inner_text("#rows tr:first-child pre")
+    window.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    last = "#rows > tr:last-child"
+    window.page.click(f"{last} summary")
+    for row, method in (("#rows > tr:first-child", "SendMessage"), (last, "GetTask")):
+        for label, program in (("curl", ["bash", "-c"]), ("Python", [sys.executable, "-c"])):
+            window.page.click(f"{row} >> text=Copy as {label}")
+            window.page.wait_for_selector(f"{row} >> text=Copied")
+            command = window.page.evaluate("navigator.clipboard.readText()")
+            assert method in command
+            done = subprocess.run([*program, command], capture_output=True, text=True, timeout=60, check=True)
+            assert "A story about the clock" in done.stdout
     window.page.click("summary:has-text('Send the first message again')")
     assert window.page.inner_text("#curl").startswith("curl -sS ")
     assert "client.send('A story about the clock')" in window.page.inner_text("#python")
-    window.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    window.page.click("text=Copy as curl")
-    window.page.wait_for_selector("text=Copied")
+    window.page.click("[data-copy=curl]")
+    window.page.wait_for_selector("[data-copy=curl] >> text=Copied")
     assert window.page.evaluate("navigator.clipboard.readText()").startswith("curl -sS ")
     window.check()
 

@@ -25,8 +25,8 @@ export function asPython({ method, url, headers, body }, secured) {
 
 // The request that made an entry of a log, or that reads it: a message of a user is sent again, for all others the task is read.
 export function requestOf(entry, read) {
-  if (entry?.role !== "ROLE_USER" || read.body.method !== "GetTask") return read;
-  const { taskId, contextId, ...message } = entry;
+  if (entry?.message?.role !== "ROLE_USER" || read.body.method !== "GetTask") return read;
+  const { taskId, contextId, ...message } = entry.message;
   return { ...read, body: { ...read.body, method: "SendMessage", params: { message } } };
 }
 
