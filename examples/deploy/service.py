@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-from a2a_sync import A2AApp, Agent, HTTPOptions, Message, RequestContext
+from a2a_sync import A2AApp, Agent, AgentSkill, HTTPOptions, Message, RequestContext
 
-agent = Agent("echo", description="Returns the text it is sent")
+skill = AgentSkill(id="echo", name="Echo", description="Returns the text it is sent", tags=["example"])
+agent = Agent("echo", description="Returns the text it is sent", skills=[skill])
 
 
 @agent.message

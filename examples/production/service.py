@@ -9,7 +9,7 @@ import os
 
 from celery import Celery
 
-from a2a_sync import A2AApp, Agent, HTTPOptions, Message, RequestContext
+from a2a_sync import A2AApp, Agent, AgentSkill, HTTPOptions, Message, RequestContext
 from a2a_sync.integrations.celery import CeleryQueue
 from a2a_sync.stores import PostgresStore
 
@@ -19,7 +19,8 @@ celery.conf.update(
     broker_connection_retry_on_startup=True,
     broker_transport_options={"socket_timeout": 10, "socket_connect_timeout": 10},
 )
-agent = Agent("reports", description="Writes reports", on_worker_lost="retry")
+skill = AgentSkill(id="write", name="Write", description="Writes a report", tags=["example"])
+agent = Agent("reports", description="Writes reports", skills=[skill], on_worker_lost="retry")
 
 
 @agent.message

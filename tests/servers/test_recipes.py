@@ -19,6 +19,7 @@ import pytest
 import requests
 
 from a2a_sync import Client
+from a2a_sync.card import validate_card
 from tests.live import HOST, ROOT, LiveServer, free_port, live_server
 from tests.servers.nginx import needs_nginx, nginx
 
@@ -71,6 +72,7 @@ def test_the_command_of_a_recipe_serves_the_agent_and_its_probes(recipe: str, tm
     container = kubernetes()["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]
     with served(command, tmp_path) as server, Client(server.url) as client:
         assert client.send("hi").text == "hi"
+        validate_card(client.card())
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             path = container[probe]["httpGet"]["path"]
             assert requests.get(server.url + path, timeout=30).status_code == 200

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from importlib.util import find_spec
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,24 @@ def free_address(number: int) -> str:
 def test_compose_waits_longer_than_its_services_drain() -> None:
     agents = [COMPOSE[f"{kind}-{number}"] for kind in ("web", "worker") for number in (1, 2)]
     assert all(int(agent["stop_grace_period"].removesuffix("s")) > DRAIN for agent in agents)
+
+
+def test_compose_fixes_the_addresses_that_nginx_looks_up_once() -> None:
+    (pool,) = yaml.safe_load((FILES / "compose.yaml").read_text())["networks"]["default"]["ipam"]["config"]
+    servers = re.findall(r"server ([\w-]+):8000;", (FILES / "nginx.conf").read_text())
+    fixed = {ip_address(COMPOSE[name]["networks"]["default"]["ipv4_address"]) for name in servers}
+    assert len(fixed) == len(servers) == 2
+    assert all(address in ip_network(pool["subnet"]) for address in fixed)
+
+
+def test_the_health_check_of_compose_is_what_it_says() -> None:
+    """It fails where the server does not answer, and has no space at which Podman splits it."""
+    form, *command = COMPOSE["web-1"]["healthcheck"]["test"]
+    assert form == "CMD"
+    assert not any(" " in word for word in command)
+    port = free_address(3).rpartition(":")[2]
+    words = [sys.executable, *(word.replace("8000", port) for word in command[1:])]
+    assert b"Connection refused" in subprocess.run(words, capture_output=True, timeout=LONG).stderr
 
 
 # -- Kubernetes -----------------------------------------------------------------------------------------------------------
