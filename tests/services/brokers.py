@@ -80,7 +80,7 @@ def _redis_database(url: str) -> Iterator[Broker]:
         one = urlsplit(url)._replace(path=f"/{number}").geturl()
         with redis.Redis.from_url(one) as database:
             # The key reserves the database against tests of other processes.
-            if not database.dbsize() and database.set("a2a-tests", os.getpid(), nx=True):
+            if not database.dbsize() and database.set("a2a-tests", os.getpid(), nx=True, ex=3600):
                 try:
                     yield Broker(one)
                 finally:

@@ -19,7 +19,7 @@ import pytest
 import werkzeug.test
 
 from a2a_sync import A2AApp, Agent, Client
-from a2a_sync.errors import StoreError, UnavailableError
+from a2a_sync.errors import StoreError, TaskNotFoundError, UnavailableError
 from a2a_sync.limits import MAX_ID_LENGTH
 from a2a_sync.operations import RunRequest, SendKey
 from a2a_sync.stores import PostgresStore, open_store
@@ -48,7 +48,7 @@ from a2a_sync.testing.storecontract.making import (
     resume,
     status,
 )
-from a2a_sync.testing.storecontract.webhooks import webhook
+from a2a_sync.testing.storecontract.webhooks import claimed, due, holder, ids_of, webhook
 from a2a_sync.types import TaskState
 from tests.certificates import Authority
 from tests.engine import Served
@@ -160,6 +160,71 @@ def test_a_value_of_a_context_that_was_not_acknowledged_is_set_once(store, monke
     with pytest.raises(StateConflict):
         store.contexts.set_state(run.token, b"1", expected=1)
     assert store.contexts.state(MINE, "c") == (b"1", 2)
+
+
+@contextmanager
+def lost_commit(monkeypatch):
+    """The connection is lost after the next transaction of several statements was committed."""
+    original, lost = psycopg.Transaction.__exit__, []
+
+    def leave(self, kind, *arguments):
+        original(self, kind, *arguments)
+        if kind is None and not lost:
+            lost.append(self)
+            self.connection.close()
+            raise psycopg.OperationalError("the connection was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg.Transaction, "__exit__", leave)
+        yield
+    assert lost
+
+
+def test_writes_of_a_webhook_that_were_not_acknowledged_take_effect_once(store, monkeypatch):
+    run = begin(store)
+    task_id = run.head.id
+    with lost_commit(monkeypatch):
+        store.webhooks.put(MINE, webhook(task_id), most=1)
+    assert ids_of(store, task_id) == ["w"]
+    with lost_answer(monkeypatch, "SET holder"):
+        held = claimed(store, task_id)
+    assert held.holder == holder(store)
+    with lost_answer(monkeypatch, "SET cursor"):
+        assert store.webhooks.settle(replace(held, cursor=1, tries=2))
+    assert claimed(store, task_id).tries == 2
+    with lost_answer(monkeypatch, "holder = NULL"):
+        store.webhooks.release(held.holder)
+    assert due(store) == ["w"]
+    with lost_answer(monkeypatch, "DELETE"):
+        store.webhooks.delete(MINE, task_id, "w")
+    assert ids_of(store, task_id) == []
+
+
+def test_removals_and_compactions_that_were_not_acknowledged_harm_nothing_else(store, monkeypatch):
+    removed, compacted = done(store), long(store)
+    with lost_commit(monkeypatch):
+        store.delete(MINE, removed)
+    whole = store.load(MINE, compacted).task
+    with lost_answer(monkeypatch, "compacted"):
+        store.sweep(expire_all(replay=True))
+    assert store.load(MINE, compacted).task == whole
+    running, expired = begin(store), done(store)
+    with lost_commit(monkeypatch):
+        store.sweep(expire_all(ended=True))
+    assert store.list(MINE, TaskQuery()).total == 1
+    with pytest.raises(TaskNotFoundError):
+        store.log(MINE, expired)
+    store.append(running.token, [chunk(running.head.id, "x")])
+
+
+def test_a_heartbeat_that_was_not_acknowledged_counts_and_the_next_one_connects_again(make_store, monkeypatch):
+    store, other = make_store(), make_store()
+    store.workers.beat(1)
+    with lost_answer(monkeypatch, "workers"), pytest.raises(StoreError, match="no heartbeat"):
+        store.workers.beat(60)
+    assert [one.id for one in other.inspection.workers() if not one.left] == [store.workers.id]
+    store.workers.beat(60)
+    assert [one.id for one in other.inspection.workers() if not one.left] == [store.workers.id]
 
 
 # -- outages ------------------------------------------------------------------------------------------------------------------

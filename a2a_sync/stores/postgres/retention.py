@@ -32,11 +32,16 @@ class Retention:
     def delete(self, owner: Owner, task_id: str) -> bool:
         """Remove a task of an owner; False where it has none with this id."""
 
+        # When the answer to a commit is lost, the repeated work finds nothing.
+        known = False
+
         def work(connection: Connection) -> bool:
+            nonlocal known
             with connection.transaction():
                 found = query(connection, self._sql.lock_owned, (task_id, scope_of(owner)))
+                known = known or bool(found)
                 self._remove(connection, [HeadRow._make(row) for row in found])
-            return bool(found)
+            return known
 
         return self._database.run(work)
 
