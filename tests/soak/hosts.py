@@ -1,15 +1,17 @@
 """Two hosts that share only services, while their processes die: ``python -m tests.soak.hosts --minutes 10 --clients 200``.
 
 "Hosts" are 127.0.0.2 and 127.0.0.3, each with a gunicorn of two workers and a Celery worker; webhooks are received at 127.0.0.4. They
-share a private PostgreSQL and a private Redis. Every ten seconds one process of any kind is killed or stopped, PostgreSQL is restarted
-twice in immediate mode, Redis is emptied and restarted. At the end every acknowledged send must be there, once and complete, every
-stream must have been exact, every cancel obeyed and every webhook posted to; else the exit code is 1. All connections go to loopback.
+share a private PostgreSQL and a private Redis. Every ten seconds one process of any kind is killed, and in between one is stopped or
+frozen; PostgreSQL is restarted twice in immediate mode, Redis is emptied and restarted. At the end every acknowledged send must be
+there, once and complete, every stream must have been exact, every cancel obeyed and every webhook posted to; else the exit code is
+1. All connections go to loopback.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -158,17 +160,23 @@ class Site:
             until_answered("the start", lambda client: client.card(), [url])
 
     def kill_something(self) -> None:
-        """One process of any kind: a child or a whole group, without a warning or with one."""
+        """Kill one process of any kind: a child or a whole group."""
+        self._one_of("kill", "kill_child")
+
+    def stop_something(self) -> None:
+        """Stop or freeze one process of any kind: a child or a whole group."""
+        self._one_of("stop", "stop_child", "freeze_child")
+
+    def _one_of(self, *actions: str) -> None:
         process = random.choice(self.processes)
-        actions: list[Callable[[], None]] = [process.kill, process.stop]
-        if process is not self.workers[1]:
-            # All but the Celery worker that has threads.
-            actions += [process.kill_child, process.freeze_child]
-        if process in self.web:
-            actions.append(process.stop_child)
+        if process is self.workers[1]:
+            # It has threads in place of children.
+            actions = tuple(one for one in actions if not one.endswith("child"))
+        elif process not in self.web:
+            actions = tuple(one for one in actions if one != "stop_child")
         action = random.choice(actions)
-        self.note(f"{action.__name__} {process.name}")
-        action()
+        self.note(f"{action} {process.name}")
+        getattr(process, action)()
 
     def restart_postgres(self) -> None:
         self.note("restart PostgreSQL in immediate mode")
@@ -194,7 +202,7 @@ class Site:
             process.kill()
 
     def torment(self, seconds: float, pause: float, over: threading.Event) -> None:
-        """Kill processes for a time; restart the services at fixed parts of it."""
+        """Kill a process every `pause` seconds, and stop or freeze one in between; restart the services at fixed parts of the time."""
         began = time.monotonic()
         services = [
             (0.25, self.restart_postgres),
@@ -202,15 +210,16 @@ class Site:
             (0.55, self.restart_redis),
             (0.7, self.restart_postgres),
         ]
-        next_kill = pause
+        harms = itertools.cycle((self.kill_something, self.stop_something))
+        next_harm = pause
         while not over.wait(0.5) and (elapsed := time.monotonic() - began) < seconds:
             for process in self.processes:
                 process.keep_alive()
             if services and elapsed > services[0][0] * seconds:
                 services.pop(0)[1]()
-            if elapsed > next_kill:
-                next_kill += pause
-                self.kill_something()
+            if elapsed > next_harm:
+                next_harm += pause / 2
+                next(harms)()
 
 
 def until_answered(what: str, action: Callable[[Client], T], urls: list[str]) -> T:
