@@ -45,8 +45,9 @@ _NAMES = (
     *("_CANCELLED", "_RECEIVE_MESSAGE_TOKEN", "_SEND_MESSAGE_TOKEN", "_get_initial_metadata_operation"),
     *("_is_rpc_state_active", "_possibly_finish_call", "_status"),
 )
-if missing := [name for name in _NAMES if not hasattr(grpcio, name)]:
-    raise ImportError(f"this grpcio lacks {', '.join(missing)}; install a version that the extra a2a-sync[grpc] allows")
+_missing: Final[list[str]] = [name for name in _NAMES if not hasattr(grpcio, name)]
+if _missing:
+    raise ImportError(f"this grpcio lacks {', '.join(_missing)}; install a version that the extra a2a-sync[grpc] allows")
 
 _BehaviorT = TypeVar("_BehaviorT", bound=Callable[..., Any])
 
