@@ -47,7 +47,9 @@ _NAMES = (
 )
 _missing: Final[list[str]] = [name for name in _NAMES if not hasattr(grpcio, name)]
 if _missing:
-    raise ImportError(f"this grpcio lacks {', '.join(_missing)}; install a version that the extra a2a-sync[grpc] allows")
+    raise ImportError(
+        f"this grpcio lacks {', '.join(_missing)}; install a version that the extra a2a-sync[grpc] allows"
+    )
 
 _BehaviorT = TypeVar("_BehaviorT", bound=Callable[..., Any])
 
