@@ -56,6 +56,29 @@ def test_pydantic_ai_asks_for_the_result_of_an_external_tool() -> None:
     assert end(ask(bridge, "what is it?", "red")) == (S.COMPLETED, "It is red.")
 
 
+def test_the_stream_hooks_of_a_pydantic_ai_agent_see_the_events_and_each_piece_is_sent_once() -> None:
+    from pydantic_ai import Agent
+    from pydantic_ai.capabilities import Hooks
+    from pydantic_ai.models.function import FunctionModel
+
+    from a2a_sync.integrations.pydantic_ai import PydanticAIBridge
+    from tests.frameworks.kit_pydantic_ai import Kit
+
+    async def shout(context: Any, *, event: Any) -> Any:
+        seen.append(event.event_kind)
+        return event
+
+    seen: list[str] = []
+    hooks: Any = Hooks()
+    hooks.on.event(shout)
+    kit = Kit(Tools())
+    tools = [kit.tools.add]
+    agent = Agent(FunctionModel(stream_function=kit._stream), tools=tools, instructions=SYSTEM, capabilities=[hooks])
+    task = ask(PydanticAIBridge(agent, name="shop"), "add")
+    assert end(task) == (S.COMPLETED, "Done: 3.")
+    assert {"part_start", "part_delta", "function_tool_call", "function_tool_result"} <= set(seen)
+
+
 def test_openai_agents_stops_after_too_many_turns() -> None:
     from tests.frameworks.kit_openai_agents import Kit
 
