@@ -32,6 +32,7 @@ FEATURES = (
             "integrations.agent_framework": "*",
             "integrations.bridge": "*",
             "integrations.crewai": "*",
+            "integrations.crewai_runs": "*",
             "integrations.langgraph": "*",
             "integrations.llamaindex": "*",
             "integrations.mcp": "*",

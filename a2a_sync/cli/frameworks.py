@@ -17,6 +17,7 @@ _BRIDGES = {
     ("agent_framework", "BaseAgent"): ("agent_framework", "AgentFrameworkBridge"),
     ("google", "Runner"): ("adk", "ADKExecutor"),
     ("crewai", "Crew"): ("crewai", "CrewBridge"),
+    ("crewai", "Agent"): ("crewai", "CrewBridge"),
 }
 #: The names of agents that were given none.
 _UNNAMED = ("LangGraph", "Strands Agents", "Agent", "crew")

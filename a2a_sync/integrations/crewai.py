@@ -1,51 +1,38 @@
-"""`CrewBridge` and `FlowBridge`: crews and flows of CrewAI. Needs ``pip install a2a-sync[crewai]``.
+"""`CrewBridge` and `FlowBridge`: crews, single agents and flows of CrewAI. Needs ``pip install a2a-sync[crewai]``.
 
-A crew is given the conversation as text. A flow keeps its state in the memory of the conversation, and its methods with
-``@human_feedback`` ask: the caller, or a remote agent (`remote_tool`). Both run on threads of their own. CrewAI sends telemetry unless ``CREWAI_DISABLE_TELEMETRY=true`` is set.
+A crew is given the conversation as text, a single agent as messages. A flow keeps its state in the memory of the conversation, and its
+methods with ``@human_feedback`` ask: the caller, or a remote agent (`remote_tool`). All run on threads of their own. CrewAI sends
+telemetry unless ``CREWAI_DISABLE_TELEMETRY=true`` is set.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from a2a_sync.agent.asynchronous import iterate
 from a2a_sync.agent.executor import RequestContext, TaskCancelled
 from a2a_sync.client.client import Client
 from a2a_sync.errors import A2AError
-from a2a_sync.integrations.bridge import (
-    Ask,
-    Bridge,
-    BridgeEvent,
-    Note,
-    Question,
-    Remember,
-    Text,
-    Turn,
-    Usage,
-    as_json,
-    final_of,
-    parsed,
-)
-from a2a_sync.integrations.mapper import ToolCall, ToolResult
+from a2a_sync.integrations.bridge import Ask, Bridge, BridgeEvent, Question, Remember, Turn, as_json
 from a2a_sync.integrations.remote import AgentTool, ToolAnswer, as_message
 from a2a_sync.integrations.runners import workflow_input
 from a2a_sync.types import Role
 
 try:
-    from crewai import Crew, Flow
+    from crewai import Agent, Crew, Flow
     from crewai.events import crewai_event_bus
     from crewai.events.base_events import BaseEvent
+    from crewai.events.event_listener import event_listener
     from crewai.flow.async_feedback import ConsoleProvider, HumanFeedbackPending, PendingFeedbackContext
     from crewai.flow.flow_config import flow_config
     from crewai.flow.persistence.base import FlowPersistence
-    from crewai.hooks import HookAborted, InterceptionPoint
-    from crewai.hooks.dispatch import scoped_hooks
-    from crewai.types.streaming import StreamSession
-    from crewai.utilities.streaming import create_frame_generator, create_frame_streaming_state
+    from crewai.types.usage_metrics import UsageMetrics
     from pydantic import PrivateAttr
+
+    from a2a_sync.integrations.crewai_runs import PROGRESS, answer_of, followed, usage_of
 except ImportError as _error:
     raise ImportError("CrewBridge and FlowBridge need CrewAI: pip install 'a2a-sync[crewai]'") from _error
 
@@ -57,117 +44,61 @@ __all__ = [
     "remote_tool",
 ]
 
-_PROGRESS = "a2a_remote_progress"
-_CHUNK = "llm_stream_chunk"
-#: Where a canceled run stops, besides at tokens.
-_STOPS = (InterceptionPoint.PRE_STEP, InterceptionPoint.PRE_MODEL_CALL, InterceptionPoint.PRE_TOOL_CALL)
-#: How a model without function calling begins what it only thinks, and its answer.
-_THOUGHTS, _ANSWER = ("Thought:", "Action:"), "Final Answer:"
-
 
 class CrewBridge(Bridge):
-    """Serves a crew: ``A2AApp(CrewBridge(make_crew, name="…"), store=…)``.
+    """Serves a crew, or a single agent: ``A2AApp(CrewBridge(make_crew, name="…"), store=…)``.
 
-    The inputs of its tasks are those of `workflow_input`, and ``history``: the completed turns of the conversation as lines of text.
-    Its last task is the answer.
+    The inputs of the tasks of a crew are those of `workflow_input`, and ``history``: the completed turns of the conversation as lines
+    of text. Its last task is the answer. An agent without a crew is given these turns as messages (``Agent.kickoff``).
 
     Parameters:
-        agent: the crew, which is copied for each run; or a function of the `RequestContext` that makes one for each run.
+        agent: the crew or agent, which is copied for each run; or a function of the `RequestContext` that makes one for each run.
+        response_format: the model of Pydantic that the answers of a single agent have.
         options: those of `Bridge` but ``deps``: what tools need is passed by the function.
     """
 
-    def __init__(self, agent: Any, **options: Any) -> None:
-        if isinstance(agent, Crew):
-            _refuse_console(agent)
-        elif not callable(agent):
+    def __init__(self, agent: Any, *, response_format: Any = None, **options: Any) -> None:
+        if not (isinstance(agent, Crew | Agent) or callable(agent)):
             raise TypeError(
-                "CrewBridge needs a Crew, or a function that makes one for each run: lambda context: Crew(…)"
+                "CrewBridge needs a Crew, an Agent, or a function that makes one for each run: lambda context: Crew(…)"
             )
+        _refuse_console(agent)
         super().__init__(agent, **options)
+        self._response_format = response_format
 
     def events(self, turn: Turn) -> Iterator[BridgeEvent]:
-        """Run a new crew. A cancel stops it before its next step, call of a model or tool, and at the next token."""
-        crew = self._given.copy() if isinstance(self._given, Crew) else self._given(turn.context)
-        _refuse_console(crew)
-        crew.stream = False
-        for agent in crew.agents:
+        """Run the crew or agent. A cancel stops it before its next step, call of a model or tool, and at the next token."""
+        served: Any = self._given
+        if isinstance(served, Agent):
+            # `Agent.copy` takes half as long as a run. Tools of MCP servers are added to those of the run.
+            served = served.model_copy(update={"tools": [*(served.tools or ())]})
+        else:
+            served = served.copy() if isinstance(served, Crew) else served(turn.context)
+        _refuse_console(served)
+        messages = turn.context.conversation(completed_only=True)
+        earlier = [message for message in messages if message.message_id != turn.message.message_id]
+        for agent in getattr(served, "agents", [served]):
             if agent.llm is not None:
                 agent.llm.stream = True
-        inputs = {"history": _history(turn), **workflow_input(turn.message)}
-        output = yield from _followed(lambda: crew.kickoff(inputs=inputs), turn, task=str(crew.tasks[-1].id))
-        used = output.token_usage
-        yield Usage(used.prompt_tokens, used.completion_tokens, used.successful_requests)
-        yield from _final(output)
+        if isinstance(served, Agent):
+            # As crews do; CrewAI would print the prompts of each agent.
+            event_listener.formatter.verbose = served.verbose
+            said = [{"role": "assistant" if one.role is Role.AGENT else "user", "content": one.text} for one in earlier]
+            said.append({"role": "user", "content": turn.text()})
+            output = yield from followed(lambda: served.kickoff(said, self._response_format), turn)
+            used = UsageMetrics(**(output.usage_metrics or {}))
+        else:
+            served.stream = False
+            lines = (f"{'agent' if one.role is Role.AGENT else 'user'}: {one.text}" for one in earlier)
+            inputs = {"history": "\n".join(lines), **workflow_input(turn.message)}
+            output = yield from followed(lambda: served.kickoff(inputs), turn, task=str(served.tasks[-1].id))
+            used = output.token_usage
+        yield usage_of(used)
+        yield from answer_of(output)
 
 
-# -- runs ---------------------------------------------------------------------------------------------------------------
-
-
-def _followed(
-    run: Callable[[], Any], turn: Turn, task: str = "", show: bool = True
-) -> Generator[BridgeEvent, None, Any]:
-    """The events of a run, which has a thread; its result is that of the generator. `task`: whose tokens are shown."""
-
-    def stop(*_: Any) -> None:
-        if turn.context.cancelled:
-            raise HookAborted("the task was canceled")
-
-    def sink(source: Any, event: BaseEvent) -> None:
-        if event.type == _CHUNK:
-            stop()
-        # Not the frame of the event, which has all its members as JSON, with agents and crews.
-        state.sync_queue.put(cast(Any, event))
-
-    def stoppable() -> Any:
-        with scoped_hooks({point: [stop] for point in _STOPS}):
-            return run()
-
-    results: list[Any] = []
-    sessions: list[StreamSession[Any]] = []
-    said: dict[str, tuple[str, int]] = {}
-    state = create_frame_streaming_state(results)
-    event: Any
-    for event in create_frame_generator(state._replace(sink=sink), stoppable, sessions):
-        if event.type == _CHUNK and show and not event.tool_call:
-            if not task or event.task_id == task:
-                text, shown = said.get(event.call_id, ("", 0))
-                visible = _spoken(text + event.chunk)
-                yield Text(visible[shown:], event.call_id)
-                said[event.call_id] = text + event.chunk, max(shown, len(visible))
-        elif event.type == _PROGRESS and event.note:
-            yield Note(event.note)
-        elif event.type == "tool_usage_started":
-            yield ToolCall(id=event.event_id, name=event.tool_name, arguments=as_json(parsed(event.tool_args)))
-        elif event.type == "tool_usage_finished":
-            yield ToolResult(tool_call_id=event.started_event_id or "", content=str(event.output))
-        elif event.type == "tool_usage_error":
-            yield ToolResult(tool_call_id=event.started_event_id or "", content="failed", is_error=True)
-    return results[0]
-
-
-def _spoken(text: str) -> str:
-    """What callers may see of the text of a model: not the thoughts and actions of one without function calling."""
-    _, found, answer = text.partition(_ANSWER)
-    if found:
-        return answer.lstrip()
-    begins = text.lstrip()
-    return "" if any(begins.startswith(mark) or mark.startswith(begins) for mark in _THOUGHTS) else text
-
-
-def _final(output: Any) -> Iterator[BridgeEvent]:
-    """The answer: declared outputs and values of flows. Other members of a `CrewOutput` have the prompts of all tasks."""
-    declared = getattr(output, "pydantic", None) or getattr(output, "json_dict", None)
-    yield from final_of(declared if declared is not None else getattr(output, "raw", output))
-
-
-def _history(turn: Turn) -> str:
-    messages = turn.context.conversation(completed_only=True)
-    earlier = [message for message in messages if message.message_id != turn.message.message_id]
-    return "\n".join(f"{'agent' if one.role is Role.AGENT else 'user'}: {one.text}" for one in earlier)
-
-
-def _refuse_console(crew: Any) -> None:
-    if any(task.human_input for task in crew.tasks):
+def _refuse_console(served: Any) -> None:
+    if any(task.human_input for task in getattr(served, "tasks", ())):
         raise TypeError("a task with human_input=True reads the console of the server: use a flow with @human_feedback")
 
 
@@ -213,16 +144,15 @@ class FlowBridge(Bridge):
             earlier = _ID if pending["base"] else None
             run = lambda: flow.kickoff(inputs=inputs, restore_from_state_id=earlier)  # noqa: E731
         object.__setattr__(flow, "deps", turn.deps)
-        output = yield from _followed(run, turn, show=self._stream)
-        used = flow.usage_metrics
-        yield Usage(used.prompt_tokens, used.completion_tokens, used.successful_requests)
+        output = yield from followed(run, turn, show=self._stream)
+        yield usage_of(flow.usage_metrics)
         if isinstance(output, HumanFeedbackPending):
             context = {**output.context.to_dict(), "llm": None}
             yield Ask([_question(output.context)], {**pending, "context": context, "state": _state(flow)})
             return
         state = _state(flow)
         yield Remember(lambda memory: [_merged(pending["base"], state, memory[0] if memory else {})])
-        yield from _final(output)
+        yield from answer_of(output)
 
 
 #: The id of the state in `_States`, which holds only one.
@@ -321,7 +251,7 @@ _REMOTE = "a2a"
 class RemoteProgress(BaseEvent):  # type: ignore[misc]
     """Progress of a remote agent (`note`), or the next characters of its answer (`delta`), on the event bus of CrewAI."""
 
-    type: str = _PROGRESS
+    type: str = PROGRESS
     agent: str
     note: str = ""
     delta: str = ""

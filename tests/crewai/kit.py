@@ -46,18 +46,17 @@ class Model(BaseLLM):
 
 
 def _turns(messages: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """The lines of the task, then what tools have returned."""
+    """The messages of a single agent, or the lines of a task with roles; and what tools have returned."""
     turns = []
     for message in messages:
         text = str(message.get("content") or "")
-        if message["role"] == "tool":
-            turns.append(("tool", text))
+        if message["role"] in ("tool", "assistant") and text:
+            turns.append((message["role"], text))
         elif message["role"] == "user":
-            task = text.partition("Current Task:")[2] or text
-            for line in task.partition("\n\n")[0].splitlines():
-                role, found, said = line.strip().partition(": ")
-                if found:
-                    turns.append(({"agent": "assistant"}.get(role, role), said))
+            asked = (text.partition("Current Task:")[2] or text).strip().partition("\n\n")[0]
+            lines = [line.strip().partition(": ") for line in asked.splitlines()]
+            said = [({"agent": "assistant"}.get(role, role), text) for role, found, text in lines if found]
+            turns += said or [("user", asked)]
     return turns
 
 
@@ -67,7 +66,7 @@ class Kit:
     def __init__(self, tools: Tools) -> None:
         self.tools = tools
 
-    def crew(self, context: Any = None, model: Any = None, **task: Any) -> Crew:
+    def agent(self, context: Any = None, model: Any = None) -> Agent:
         @tool
         def add(a: int, b: int) -> str:
             """Add two numbers."""
@@ -80,14 +79,19 @@ class Kit:
             self.tools.stopped.wait(TIMEOUT)
             return "waited"
 
-        agent = Agent(
-            role="shop", goal="sell", backstory=SYSTEM, llm=model or Model(), tools=[add, wait, *self.tools.more]
-        )
+        tools = [add, wait, *self.tools.more]
+        return Agent(role="shop", goal="sell", backstory=SYSTEM, llm=model or Model(), tools=tools)
+
+    def crew(self, context: Any = None, model: Any = None, **task: Any) -> Crew:
+        agent = self.agent(model=model)
         options = {"description": "{history}\nuser: {query}", "expected_output": "an answer", **task}
         return Crew(agents=[agent], tasks=[Task(agent=agent, **options)])
 
     def crew_bridge(self, **options: Any) -> CrewBridge:
         return CrewBridge(self.crew, name="shop", **options)
+
+    def agent_bridge(self, **options: Any) -> CrewBridge:
+        return CrewBridge(self.agent, name="shop", **options)
 
     def flow_bridge(self, **options: Any) -> FlowBridge:
         return FlowBridge(ShopFlow, deps=lambda context: {"secret": CANARY, "tools": self.tools}, **options)

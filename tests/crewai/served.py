@@ -12,5 +12,5 @@ kit = Kit(Tools())
 store = f"sqlite:///{os.environ['A2A_TEST_FOLDER']}/tasks.db"
 # The first run of a framework may hold the interpreter for longer than half a second on a loaded machine.
 limits = Limits(worker_heartbeat_interval=1.0, store_poll_interval=0.1)
-bridge = {"crew": kit.crew_bridge, "flow": kit.flow_bridge}[os.environ["A2A_TEST_KIT"]]
+bridge = {"crew": kit.crew_bridge, "agent": kit.agent_bridge, "flow": kit.flow_bridge}[os.environ["A2A_TEST_KIT"]]
 app = A2AApp(bridge(expose_tools=True), store=store, limits=limits)

@@ -1,4 +1,4 @@
-"""Crews behind their bridge. No model is called over a network."""
+"""Crews and single agents behind their bridge: one suite for both. No model is called over a network."""
 
 from __future__ import annotations
 
@@ -30,13 +30,19 @@ def kit() -> Kit:
     return Kit(Tools())
 
 
+@pytest.fixture(params=["crew", "agent"])
+def make(request: pytest.FixtureRequest, kit: Kit) -> Callable[..., Any]:
+    """Makes a crew, or a single agent."""
+    return {"crew": kit.crew, "agent": kit.agent}[request.param]
+
+
 @pytest.fixture
-def serve(kit: Kit, tmp_path: Path) -> Iterator[Callable[..., Client]]:
+def serve(make: Any, kit: Kit, tmp_path: Path) -> Iterator[Callable[..., Client]]:
     """Clients of new apps, over one store."""
     made: list[Any] = []
 
     def serve(bridge: Any = None, **options: Any) -> Client:
-        app = A2AApp(bridge or kit.crew_bridge(**options), store=f"sqlite:///{tmp_path}/tasks.db")
+        app = A2AApp(bridge or CrewBridge(make, name="shop", **options), store=f"sqlite:///{tmp_path}/tasks.db")
         made.extend((client := Client(app), app))
         return client
 
@@ -138,9 +144,9 @@ class Counting(Model):
     [("wait", ["wait"]), ("hello", ["hello", "You "])],
     ids=["before the next call of the model", "at the next token"],
 )
-def test_a_canceled_crew_stops(serve: Any, kit: Kit, message: str, calls: list[str]) -> None:
+def test_a_canceled_run_stops(serve: Any, make: Any, kit: Kit, message: str, calls: list[str]) -> None:
     model = Counting(kit.tools)
-    bridge = Followed(lambda context: kit.crew(model=model), name="shop")
+    bridge = Followed(lambda context: make(model=model), name="shop")
     client = serve(bridge)
     task = client.send(message, return_immediately=True).task
     assert kit.tools.waiting.wait(TIMEOUT)
@@ -151,9 +157,9 @@ def test_a_canceled_crew_stops(serve: Any, kit: Kit, message: str, calls: list[s
 
 
 @pytest.mark.parametrize("kept", ["memory:", "sqlite"])
-def test_no_secret_is_sent_or_stored(kit: Kit, tmp_path: Path, kept: str) -> None:
+def test_no_secret_is_sent_or_stored(make: Any, tmp_path: Path, kept: str) -> None:
     store = kept if kept == "memory:" else f"sqlite:///{tmp_path}/tasks.db"
-    with A2AApp(kit.crew_bridge(expose_tools=True), store=store) as app, Client(app) as client:
+    with A2AApp(CrewBridge(make, name="shop", expose_tools=True), store=store) as app, Client(app) as client:
         sent = spoken(client, "hello", "add", "break", "then")
         assert "internal error (" in sent
         assert "You said: hello, add, then." in sent
@@ -163,16 +169,22 @@ def test_no_secret_is_sent_or_stored(kit: Kit, tmp_path: Path, kept: str) -> Non
         assert CANARY not in held
 
 
-def test_a_declared_output_is_data(serve: Any, kit: Kit) -> None:
+@pytest.mark.parametrize("served", ["crew", "agent"])
+def test_a_declared_output_is_data(kit: Kit, served: str) -> None:
     class Priced(Model):
         def answer(self, turns: Any) -> str:
             return '{"amount": 5}'
 
-    (artifact,) = send(serve(CrewBridge(kit.crew(model=Priced(), output_pydantic=Price), name="prices"))).artifacts
-    assert artifact.parts == (DataPart({"amount": 5}),)
+    bridges = {
+        "crew": CrewBridge(kit.crew(model=Priced(), output_pydantic=Price), name="prices"),
+        "agent": CrewBridge(kit.agent(model=Priced()), response_format=Price, name="prices"),
+    }
+    with A2AApp(bridges[served]) as app, Client(app) as client:
+        (artifact,) = send(client).artifacts
+        assert artifact.parts == (DataPart({"amount": 5}),)
 
 
-def test_the_thoughts_of_a_model_without_function_calling_are_not_shown(serve: Any, kit: Kit) -> None:
+def test_the_thoughts_of_a_model_without_function_calling_are_not_shown(serve: Any, make: Any) -> None:
     class Thinking(Model):
         def supports_function_calling(self) -> bool:
             return False
@@ -180,9 +192,7 @@ def test_the_thoughts_of_a_model_without_function_calling_are_not_shown(serve: A
         def answer(self, turns: Any) -> str:
             return f"Thought: I now know it {CANARY}\nFinal Answer: It is noon."
 
-    with serve(CrewBridge(lambda context: kit.crew(model=Thinking()), name="thinks"), interval=0).stream(
-        "hi"
-    ) as stream:
+    with serve(CrewBridge(lambda context: make(model=Thinking()), name="thinks"), interval=0).stream("hi") as stream:
         events = list(stream)
     assert CANARY not in "".join(event.to_json() for event in events)
     assert stream.text == "It is noon."
@@ -194,12 +204,12 @@ def test_tasks_that_read_the_console_are_refused(serve: Any, kit: Kit) -> None:
     assert send(serve(CrewBridge(lambda context: kit.crew(human_input=True), name="reads"))).state is S.FAILED
 
 
-def test_an_object_that_is_no_crew_is_refused() -> None:
-    with pytest.raises(TypeError, match="needs a Crew, or a function"):
+def test_an_object_that_is_neither_crew_nor_agent_is_refused() -> None:
+    with pytest.raises(TypeError, match="needs a Crew, an Agent, or a function"):
         CrewBridge("crew")
 
 
-def test_a_remote_agent_is_a_tool_of_a_crew(serve: Any, kit: Kit) -> None:
+def test_a_remote_agent_is_a_tool(serve: Any, kit: Kit) -> None:
     from crewai.tools import tool
 
     from a2a_sync import Agent

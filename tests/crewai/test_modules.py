@@ -26,8 +26,10 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("by", ["object", "function"])
-def test_a_crew_is_served(module: Any, by: str) -> None:
-    module.shop = Kit(Tools()).crew if by == "function" else Kit(Tools()).crew()
+@pytest.mark.parametrize("kind", ["crew", "agent"])
+def test_a_crew_or_agent_is_served(module: Any, kind: str, by: str) -> None:
+    make = getattr(Kit(Tools()), kind)
+    module.shop = make if by == "function" else make()
     with make_app("a_module_with_a_crew:shop") as app, Client(app) as client:
         assert client.send("hi", timeout=TIMEOUT * 9).text == "You said: hi."
         assert client.send("ho", timeout=TIMEOUT * 9).text == "You said: ho."

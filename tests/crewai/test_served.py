@@ -33,8 +33,9 @@ def serve(tmp_path: Path) -> Callable[[str], Any]:
     return serve
 
 
-def test_a_crew_remembers_what_the_other_worker_has_heard_and_nothing_of_a_killed_one(serve: Any) -> None:
-    with serve("crew") as server, Client(server.url) as client:
+@pytest.mark.parametrize("kind", ["crew", "agent"])
+def test_what_the_other_worker_has_heard_is_remembered_and_nothing_of_a_killed_one(serve: Any, kind: str) -> None:
+    with serve(kind) as server, Client(server.url) as client:
         for n in range(3):
             said = ", ".join(f"t{one}" for one in range(n + 1))
             assert client.send(f"t{n}", context_id="c", timeout=TIMEOUT).text == f"You said: {said}."
