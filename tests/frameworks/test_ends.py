@@ -64,13 +64,12 @@ def test_the_stream_hooks_of_a_pydantic_ai_agent_see_the_events_and_each_piece_i
     from a2a_sync.integrations.pydantic_ai import PydanticAIBridge
     from tests.frameworks.kit_pydantic_ai import Kit
 
-    async def shout(context: Any, *, event: Any) -> Any:
+    async def observe(context: Any, event: Any) -> None:
         seen.append(event.event_kind)
-        return event
 
     seen: list[str] = []
     hooks: Any = Hooks()
-    hooks.on.event(shout)
+    hooks.on.event(observe)
     kit = Kit(Tools())
     tools = [kit.tools.add]
     agent = Agent(FunctionModel(stream_function=kit._stream), tools=tools, instructions=SYSTEM, capabilities=[hooks])
