@@ -1,4 +1,4 @@
-"""A client that floods a gRPC server with frames of HTTP/2, in a process of its own: ``python -m tests.hostile.http2 KIND PORT``.
+"""A client that floods a gRPC server with frames of HTTP/2, in a process of its own: ``python -m tests.hostile.http2 KIND PORT SHARE``.
 
 It prints a line for each connection that has made its calls, and makes them again and again until its input ends.
 """
@@ -107,7 +107,7 @@ def references(stream: int) -> bytes:
     return frame(HEADERS, END_HEADERS, stream, HEAD + entry + NEWEST * 3000)
 
 
-#: The calls of a connection, by kind, and how many it makes.
+#: The calls of a connection, by kind, and how many it makes where SHARE is 1.
 KINDS: dict[str, tuple[Callable[[int], bytes], int]] = {
     "half_sent": (half_sent, 1000),
     "reset": (reset, 5000),
@@ -116,9 +116,10 @@ KINDS: dict[str, tuple[Callable[[int], bytes], int]] = {
 }
 
 
-def flood(kind: str, port: int) -> None:
+def flood(kind: str, port: int, share: float) -> None:
     """Make the calls of `kind`, on one connection after another."""
     call, count = KINDS[kind]
+    count = round(count * share)
     for number in itertools.count():
         connection = Connection(port)
         with contextlib.suppress(OSError):
@@ -133,9 +134,9 @@ def flood(kind: str, port: int) -> None:
         connection.socket.close()
 
 
-def main(kind: str, port: str) -> None:
+def main(kind: str, port: str, share: str) -> None:
     for _ in range(CONNECTIONS):
-        threading.Thread(target=flood, args=(kind, int(port)), daemon=True).start()
+        threading.Thread(target=flood, args=(kind, int(port), float(share)), daemon=True).start()
     sys.stdin.read()
 
 

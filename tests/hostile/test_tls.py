@@ -72,14 +72,14 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     authority = Authority(tmp_path_factory.mktemp("certificates"))
     certificate, key = authority.issue("127.0.0.1", "localhost")
     trusted = ("--ca-certs", authority.ca, "--cert-reqs", str(int(ssl.CERT_OPTIONAL)))
-    options = ("--certfile", certificate, "--keyfile", key, *trusted)
+    # The refusal of a large request is short: its client has all of it, and is disconnected when it has been idle for so long.
+    options = ("--certfile", certificate, "--keyfile", key, *trusted, "--keep-alive", "3")
     variables = {"LARGE_LIMITS": json.dumps(LIMITS)}
-    # With gevent, gunicorn's own setting limits the time of a handshake and of a head, and each connection has a greenlet.
-    few = ("--keep-alive", "3", "--worker-connections", "30")
     server = (
         gunicorn(APP, "-c", "python:a2a_sync.gunicorn", *options, threads=THREADS, environment=variables)
         if request.param == "threads"
-        else gunicorn_gevent(APP, *few, *options, environment=variables)
+        # Gunicorn's own setting also limits the time of a handshake and of a head, and each connection has a greenlet.
+        else gunicorn_gevent(APP, "--worker-connections", "30", *options, environment=variables)
     )
     with server as started:
         yield Secured(started, authority, authority.issue("ada"))
