@@ -82,10 +82,11 @@ class Backoff:
         self.retry = retry
         self.reset()
 
-    def reset(self) -> None:
-        """Start again: the next failure begins an interruption of its own."""
+    def reset(self, *, pauses: bool = True) -> None:
+        """Start again: the next failure begins an interruption of its own; without `pauses` after a pause as long as now."""
         self._end: float | None = None
-        self._pause = self.retry.initial_backoff
+        if pauses:
+            self._pause = self.retry.initial_backoff
 
     @property
     def left(self) -> float:
@@ -256,9 +257,9 @@ class RetryLoop:
         """The longest pause between two attempts, in seconds."""
         return self.retry.max_backoff
 
-    def reset(self) -> None:
-        """The interruption is over: the next failure has all of the time for retries again."""
-        self._backoff.reset()
+    def reset(self, *, pauses: bool = True) -> None:
+        """The interruption is over: the next failure has all of the time for retries again, and with `pauses` short ones."""
+        self._backoff.reset(pauses=pauses)
 
     @property
     def opening(self) -> Deadline:

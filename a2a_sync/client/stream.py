@@ -471,8 +471,9 @@ class Resumption:
             raise cut
         stood = time.monotonic() - self._opened if self._opened else 0.0
         if not position.idle or stood > self.retries.max_backoff:
-            # A new interruption: events arrived, or the agent was connected and had none to send.
-            self.retries.reset()
+            # A new interruption: events arrived, or the agent was connected and had none to send. The pauses grow on where
+            # it was connected briefly: an agent may send an event and end the stream for ever.
+            self.retries.reset(pauses=stood > self.retries.max_backoff)
         # Without event ids a break means no less than an end: some servers break a stream instead of refusing it.
         silent = position.idle and self._opened and (position.ended or position.last_event_id is None)
         self._silent_ends = self._silent_ends + 1 if silent else 0

@@ -414,6 +414,15 @@ def test_waiting_subscribes_again_as_long_as_the_task_works() -> None:
     assert server.operations.count("SubscribeToTask") == 3
 
 
+def test_an_agent_that_ends_each_subscription_after_an_event_is_asked_less_and_less_often() -> None:
+    table = {"GetTask": results(task()), "SubscribeToTask": streams({"task": task()}, status("WORKING"))}
+    with peer(table) as server, Client(server.card(), retry=Retry(initial_backoff=0.01)) as client:
+        with pytest.raises(TransportTimeoutError):
+            client.wait("t-1", timeout=2)
+        # Pauses of at least 0.005 s, doubled each time, take more than 2 seconds after nine of them.
+        assert 2 < server.operations.count("SubscribeToTask") < 12
+
+
 @pytest.mark.usefixtures("short_pauses")
 def test_waiting_looks_at_a_task_that_cannot_be_followed() -> None:
     table = {"GetTask": steps(results(task()), results(task()), results(DONE)), "SubscribeToTask": refuse()}
