@@ -5,15 +5,16 @@ from __future__ import annotations
 import ipaddress
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import OverloadedError
 from a2a_sync.operations import AnyCall, Call, Endpoint, RequestT, ResultT
 
-#: The number of callers that are counted; the least recent is evicted first.
+#: The number of callers that are counted. Beyond it, those that have used least of their calls are evicted.
 _MAX_CALLERS = 10_000
+#: The share of the callers that are evicted at once, because finding them takes milliseconds.
+_EVICTED_SHARE = 10
 
 
 class RateLimit:
@@ -41,7 +42,7 @@ class RateLimit:
         self.renew()
         renew_in_child(self)
         #: For each caller, when all calls will be free again.
-        self._free_at: OrderedDict[str, float] = OrderedDict()
+        self._free_at: dict[str, float] = {}
 
     def renew(self) -> None:
         """In a forked child: the parent's lock may never be released there. The counts stay."""
@@ -70,9 +71,12 @@ class RateLimit:
             if wait > self._each / 1000:
                 return wait
             self._free_at[caller] = free_at
-            self._free_at.move_to_end(caller)
             if len(self._free_at) > _MAX_CALLERS:
-                self._free_at.popitem(last=False)
+                # Not the least recent: a refused caller could evict itself with calls from other addresses.
+                for evicted in sorted(self._free_at, key=self._free_at.__getitem__)[
+                    : _MAX_CALLERS // _EVICTED_SHARE + 1
+                ]:
+                    del self._free_at[evicted]
         return 0.0
 
 

@@ -123,15 +123,21 @@ def test_another_key_can_be_counted_by(now: list[float]) -> None:
             client.list_tasks()
 
 
-def test_callers_without_requests_for_longest_are_evicted(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ratelimit, "_MAX_CALLERS", 2)
-    with A2AApp(agent(), interceptors=[RateLimit(1)]) as app:
+def test_callers_that_have_used_least_of_their_calls_are_evicted(
+    now: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ratelimit, "_MAX_CALLERS", 10)
+    limit = RateLimit(3, 60)
+    with A2AApp(agent(), interceptors=[limit]) as app:
         peer = Peer(app)
-        statuses = [
-            listed(peer, address=one).status for one in ("10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3", "10.0.0.1")
-        ]
+        spent = [listed(peer).status for _ in range(4)]
+        strangers = [listed(peer, address=f"10.0.1.{host}").status for host in range(40)]
+        after = listed(peer).status
 
-    assert statuses == [200, 200, 429, 200, 200]
+    assert spent == [200, 200, 200, 429]
+    assert strangers == [200] * 40
+    assert after == 429
+    assert len(limit._free_at) <= 10
 
 
 @pytest.mark.parametrize("numbers", [(0, 60), (-1, 60), (1, 0), (1, -1)])
