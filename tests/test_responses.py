@@ -12,22 +12,23 @@ from a2a_sync.server import responses
 from a2a_sync.server.responses import ResponseBudget
 from a2a_sync.wsgi import connection
 from tests.engine import TIMEOUT, Background
+from tests.stopwatch import set_clock
 
 
-def test_a_response_waits_until_the_bytes_of_others_are_released() -> None:
+def test_a_large_request_waits_until_the_bytes_of_others_are_released() -> None:
     budget, reserved, finish = ResponseBudget(100), threading.Event(), threading.Event()
 
     def first() -> None:
-        budget.reserve(60, "")
+        budget.reserve(60, "", response=False)
         reserved.set()
         assert finish.wait(TIMEOUT)
         budget.release()
 
     holder = Background(first)
     assert reserved.wait(TIMEOUT)
-    budget.reserve(40, "")
+    budget.reserve(40, "", response=False)
     budget.release()
-    second = Background(lambda: (budget.reserve(41, ""), budget.release()))
+    second = Background(lambda: (budget.reserve(41, "", response=False), budget.release()))
     with pytest.raises(AssertionError, match="did not return"):
         second.result(0.05)
     finish.set()
@@ -41,7 +42,7 @@ def test_two_that_need_more_do_not_wait_for_each_other() -> None:
     budget, both = ResponseBudget(100), threading.Barrier(2)
 
     def request() -> None:
-        budget.reserve(50, "")
+        budget.reserve(50, "", response=False)
         both.wait(TIMEOUT)
         budget.reserve(50, "")
         budget.release()
@@ -51,6 +52,26 @@ def test_two_that_need_more_do_not_wait_for_each_other() -> None:
         # Within half of the time after which a response is refused.
         one.result(responses._WAIT_SECONDS / 2)
     assert (budget._taken, budget._reserved) == (0, {})
+
+
+def test_responses_are_read_and_encoded_one_at_a_time_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    clock = [1000.0]
+    set_clock(monkeypatch, responses, monotonic=lambda: clock[0], sleep=pauses.append)
+    budget = ResponseBudget(100)
+    budget.reserve(10, "")
+    second = Background(lambda: (budget.reserve(10, ""), budget.release()))
+    request = Background(lambda: (budget.reserve(10, "", response=False), budget.release()))
+    with pytest.raises(AssertionError, match="did not return"):
+        second.result(0.05)
+    clock[0] += 0.4
+    budget.end_turn()
+    second.result(TIMEOUT)
+    request.result(TIMEOUT)
+    assert budget._taken == 10
+    # The first waited for none.
+    assert pauses[0] == 0
+    assert pytest.approx(0.1) in pauses
 
 
 def test_a_response_is_refused_that_would_wait_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,7 +160,8 @@ class Methods:
         certificate = partial(_certificate, rpc)
         principal = service.authenticate(AuthRequest(headers, peer_address=peer, certificate=certificate))
         if len(data) > SMALL_BYTES:
-            service.engine.responses.reserve(len(data), "" if principal is None else principal.id)
+            owner = "" if principal is None else principal.id
+            service.engine.responses.reserve(len(data), owner, response=False)
         try:
             message = protobuf.parse(data, method.request)
             request = self._codec.load_request(operation, protobuf.decode_request(operation.name, message, version))

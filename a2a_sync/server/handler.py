@@ -179,6 +179,7 @@ class RequestHandler:
         if sent is None:
             run_request, head = self._run_request(scope, request, context, key)
             before = None if head is None else self._stored(scope, run_request.task_id, history, context)
+            self._responses.end_turn()
             subscription = self._streams.listen(run_request.task_id)
             run_on = RunOn.POOL_OR_CALLER if self._runs.on_run_thread() else RunOn.POOL
             try:

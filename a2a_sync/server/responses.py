@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -15,13 +16,17 @@ from a2a_sync.errors import OverloadedError
 _PLACES = 16
 #: How long a large response waits for others, in seconds, before its request is refused.
 _WAIT_SECONDS = 10.0
+#: Between two large responses other requests have the processor for this share of the time of the first, at most so long.
+_PAUSE_SHARE = 0.25
+_MAX_PAUSE = 0.25
 
 
 class ResponseBudget:
     """Admits large requests and responses on the threads of a server. Safe from any thread.
 
-    At most half of the threads have one at once, of which one owner has a share by `quotas`. Responses share `total` bytes while they
-    are read and encoded; one that is larger is admitted when there is no other one. A forked child starts with nothing
+    At most half of the threads have one at once, of which one owner has a share by `quotas`. Requests and responses share `total`
+    bytes while they are read, worked on and encoded; one that is larger is admitted when there is no other one. Responses are
+    read and encoded one at a time, with pauses: each keeps the interpreter for long. A forked child starts with nothing
     reserved.
     """
 
@@ -38,6 +43,9 @@ class ResponseBudget:
         self._taken = 0
         self._reserved: dict[int, int] = {}
         self._queue: deque[int] = deque()
+        #: The thread that reads and encodes a response, since when, and the pause after the one before it.
+        self._turn: int | None = None
+        self._turn_began = self._pause = 0.0
         self._places = self._quotas.share(self._max_places)
         #: The owner of the request or response of each thread.
         self._owners: dict[int, str] = {}
@@ -65,32 +73,57 @@ class ResponseBudget:
             self._places.take(owner)
             self._owners[thread] = owner
 
-    def reserve(self, size: int, owner: str) -> None:
-        """Reserve `size` bytes for the response on the calling thread, until it calls `release`.
+    def reserve(self, size: int, owner: str, *, response: bool = True) -> None:
+        """Reserve `size` bytes for the request or `response` on the calling thread, until it calls `release`.
 
         Raises:
-            OverloadedError: as `admit`; or other responses have held the bytes for too long.
+            OverloadedError: as `admit`; or others have held the bytes, or the turn of responses, for too long.
         """
         self.admit(owner)
         thread = threading.get_ident()
+        pause = 0.0
         with self._changed:
             # Not held while it waits for more: those before it in the queue may wait for these bytes.
             own = self._reserved.pop(thread, 0)
             self._taken -= own
+            self._end_turn(thread)
             self._queue.append(thread)
             self._changed.notify_all()
-            try:
+
+            def admitted() -> bool:
                 # In the order in which they came: a thread that returns at once does not overtake.
-                if not self._changed.wait_for(
-                    lambda: self._queue[0] == thread and (not self._taken or self._taken + own + size <= self._total),
-                    _WAIT_SECONDS,
-                ):
-                    raise OverloadedError("too many large responses at once; try again later", retry_after=1.0)
+                return (
+                    self._queue[0] == thread
+                    and (not self._taken or self._taken + own + size <= self._total)
+                    and (not response or self._turn is None)
+                )
+
+            try:
+                if not admitted():
+                    if not self._changed.wait_for(admitted, _WAIT_SECONDS):
+                        raise OverloadedError("too many large responses at once; try again later", retry_after=1.0)
+                    pause = self._pause
                 self._taken += own + size
                 self._reserved[thread] = own + size
+                if response:
+                    self._turn = thread
             finally:
                 self._queue.remove(thread)
                 self._changed.notify_all()
+        if response:
+            time.sleep(pause)
+            self._turn_began = time.monotonic()
+
+    def end_turn(self) -> None:
+        """Let others read and encode responses: the calling thread waits before it encodes what it has read."""
+        with self._changed:
+            self._end_turn(threading.get_ident())
+
+    def _end_turn(self, thread: int) -> None:
+        if self._turn == thread:
+            self._turn = None
+            self._pause = min((time.monotonic() - self._turn_began) * _PAUSE_SHARE, _MAX_PAUSE)
+            self._changed.notify_all()
 
     def release(self) -> None:
         """Release what the calling thread has reserved."""
@@ -105,6 +138,7 @@ class ResponseBudget:
             return None
         with self._changed:
             self._taken -= self._reserved.pop(thread, 0)
+            self._end_turn(thread)
             self._changed.notify_all()
             return partial(self._leave, self._owners.pop(thread), self._places)
 

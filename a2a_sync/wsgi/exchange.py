@@ -239,7 +239,7 @@ class Exchange:
             )
         if len(body) > SMALL_BYTES:
             # Not while it is read: a slow client would keep the bytes from all others.
-            self._budget.reserve(len(body), self._caller)
+            self._budget.reserve(len(body), self._caller, response=False)
         return body
 
     def _read(self, length: int) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from tests.engine import eventually
-from tests.hostile.slow import Crowd, SlowClient, kinds, worst_wait
+from tests.hostile.slow import Crowd, Kind, SlowClient, call, kinds, worst_wait
 from tests.live import LiveServer, gunicorn, gunicorn_gevent
 from tests.wsgi import CARD, JSON_HEADERS, message, rpc
 
@@ -45,6 +45,21 @@ def test_two_hundred_slow_clients_do_not_delay_another_caller(
         with Crowd(server.address, kinds(large), 200) as crowd:
             eventually(lambda: all(client.connections for client in crowd.clients), "all connections")
             worst, count = worst_wait(lambda: honest(server), 10)
+        record_property("worst", f"{worst:.2f} s in {2 * count} calls")
+    assert count > 5
+    assert worst < 2.0
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_two_hundred_unread_lists_of_large_tasks_do_not_delay_another_caller(
+    kind: str, record_property: pytest.RecordProperty
+) -> None:
+    unread = Kind(call("ListTasks", {"includeArtifacts": True, "pageSize": 5}))
+    with SERVERS[kind](APP) as server:
+        for _ in range(5):
+            send(server, "large 4000000")
+        with Crowd(server.address, {"list": unread}, 200):
+            worst, count = worst_wait(lambda: honest(server), 8)
         record_property("worst", f"{worst:.2f} s in {2 * count} calls")
     assert count > 5
     assert worst < 2.0
