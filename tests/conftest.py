@@ -1,4 +1,4 @@
-"""Property tests give the same verdict at every run. `make test` tries 25 examples, `make check` 100 (profile `deep`)."""
+"""Property tests give the same verdict at every run. `make test` tries 10 examples, `make check` 100 (profile `deep`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ settings.register_profile(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=25,
+    max_examples=10,
     # It limits the time in which examples are made, which depends on what else the machine does.
     suppress_health_check=(HealthCheck.too_slow,),
 )

@@ -89,7 +89,7 @@ def test_a_link_in_the_folder_leads_no_file_elsewhere(tmp_path: Path) -> None:
 
 
 def test_very_many_files_of_one_name_are_saved_in_linear_time(tmp_path: Path) -> None:
-    many = Artifact(name="many", parts=(FilePart(raw=b"x", filename="same.bin", media_type="a/b"),) * 3_000)
+    many = Artifact(name="many", parts=(FilePart(raw=b"x", filename="same.bin", media_type="a/b"),) * 1_000)
     tries = 0
     with pytest.MonkeyPatch.context() as patch:
         whole = Path.open
@@ -101,8 +101,8 @@ def test_very_many_files_of_one_name_are_saved_in_linear_time(tmp_path: Path) ->
 
         patch.setattr(Path, "open", counted)
         saved = many.save(tmp_path)
-    assert len(set(saved)) == 3_000
-    assert tries <= 100 * 3_000
+    assert len(set(saved)) == 1_000
+    assert tries <= 100 * 1_000
 
 
 def test_a_text_that_has_no_bytes_is_saved(tmp_path: Path) -> None:

@@ -57,9 +57,9 @@ PERSONS = {
     "persons", "reader", "readers", "someone", "user", "users",
 }  # fmt: skip
 
-EXPRESSIONS = {
-    re.compile(rf"(?<![a-z])(?:{words})(?![a-z])", re.IGNORECASE): advice for words, advice in BANNED.items()
-}
+EXPRESSIONS = {re.compile(words, re.IGNORECASE): advice for words, advice in BANNED.items()}
+#: All of them in one search.
+ANY = re.compile(rf"(?<![a-z])(?:{'|'.join(BANNED)})(?![a-z])", re.IGNORECASE)
 WHO = re.compile(r"(?<![a-z])who(?![a-z])", re.IGNORECASE)
 #: The word before, with nothing but white space, a comma and the marks of comments and quotations in between.
 BEFORE = re.compile(r"([\w'-]+)[\s#>|*,]*\Z")
@@ -87,9 +87,12 @@ def texts() -> list[str]:
 def hits(text: str) -> Iterator[tuple[int, str, str]]:
     """Each banned expression in `text`: its line number, itself, and what to write in its place."""
     found = [
-        (one.start(), one.group(), advice)
-        for expression, advice in EXPRESSIONS.items()
-        for one in expression.finditer(text)
+        (
+            one.start(),
+            one.group(),
+            next(advice for words, advice in EXPRESSIONS.items() if words.fullmatch(one.group())),
+        )
+        for one in ANY.finditer(text)
     ]
     for one in WHO.finditer(text):
         before = BEFORE.search(text, max(0, one.start() - 60), one.start())

@@ -139,7 +139,7 @@ def test_large_data_is_kept_as_json_when_it_was_read_and_when_it_was_compacted()
     tracemalloc.start()
     try:
         for number in range(COMPACT_FROM):
-            data = DataPart({f"{number}-{key}": key for key in range(4000)})
+            data = DataPart({f"{number}-{key}": key for key in range(2000)})
             sent = replace(message(run.head.id, context_id="c-1", role=Role.AGENT), parts=(data,))
             store.append(run.token, [sent])
         store.append(run.token, [status(run.head.id, TaskState.COMPLETED, context_id="c-1")], end=True)
