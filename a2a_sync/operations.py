@@ -180,6 +180,7 @@ class CallContext:
         owner: the owner of the tasks, if that is not the principal.
         peer: the network address of the caller, or ``""``.
         threaded: the call holds a thread of the server while it waits: its stream, or a blocking send.
+        deferred: a blocking send whose task goes on may return a stream of its result, so that no thread waits for it.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -198,6 +199,7 @@ class CallContext:
     owner: str | None = None
     peer: str = ""
     threaded: bool = True
+    deferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,7 @@ FEATURES = (
         "the third binding since 4eeff34; its streams hold no thread since 16358b0",
         {
             "grpc": "*",
+            "server.pending": "*",
             "bindings.protobuf": "*",
             "bindings.protoreader": "*",
             "bindings.protowriter": "*",

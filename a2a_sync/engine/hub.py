@@ -207,7 +207,7 @@ class Waiter(Closes):
     A wake-up is a hint: it may belong to an earlier run, so the store has the last word.
     """
 
-    __slots__ = ("_ended_only", "_entries", "_error", "_hub", "_signal", "_task_id", "stopped")
+    __slots__ = ("_ended_only", "_entries", "_error", "_hub", "_signal", "_task_id", "kept", "on_wake", "stopped")
 
     def __init__(self, hub: EventHub, task_id: str, *, ended: bool = False) -> None:
         self._hub = hub
@@ -217,6 +217,10 @@ class Waiter(Closes):
         self._entries: list[Entry] = []
         #: This process publishes nothing more, though the task may go on.
         self.stopped: bool = False
+        #: `close` has no effect: it is removed later.
+        self.kept: bool = False
+        #: Called after each wake-up; it does not block or raise.
+        self.on_wake: Callable[[], None] | None = None
         self._signal = threading.Lock()
         self._signal.acquire()
         hub.add(task_id, self)
@@ -236,6 +240,8 @@ class Waiter(Closes):
             self._signal.release()
         except RuntimeError:
             pass  # it is set already
+        if self.on_wake is not None:
+            self.on_wake()
 
     def task(self) -> Task | None:
         """The task as its entries give it from the first one on; None where some of them are only in the store."""
@@ -266,6 +272,11 @@ class Waiter(Closes):
         return woken
 
     def close(self) -> None:
+        """Remove the waiter from the hub, if it is not `kept`. Idempotent."""
+        if not self.kept:
+            self.remove()
+
+    def remove(self) -> None:
         """Remove the waiter from the hub. Idempotent."""
         self._hub.remove(self._task_id, self)
 

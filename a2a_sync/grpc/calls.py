@@ -25,6 +25,7 @@ from a2a_sync.grpc.streams import OpenStream, Sender
 from a2a_sync.grpc.threads import CallThreads, StreamedCall
 from a2a_sync.operations import (
     OPERATIONS,
+    SEND_MESSAGE,
     SEND_STREAMING_MESSAGE,
     AnyOperation,
     Call,
@@ -32,6 +33,7 @@ from a2a_sync.operations import (
     Principal,
     StreamItem,
 )
+from a2a_sync.server.pending import PendingReply
 from a2a_sync.server.service import AgentService
 from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.telemetry.incidents import incident
@@ -82,6 +84,7 @@ class Methods:
         agents: finds the agent of each request.
         address: returns the address that results contain.
         sender: sends the events of streams.
+        sends: sends the answers of blocking sends that have left their thread.
         threads: receive the messages of calls.
     """
 
@@ -91,12 +94,14 @@ class Methods:
         agents: Agents,
         address: Callable[[], str],
         sender: Sender,
+        sends: Sender,
         threads: CallThreads,
     ) -> None:
         self._threads = threads
         self._agents = agents
         self._address = address
         self._sender = sender
+        self._sends = sends
         self._codec: Codec = by_version(version, "GRPC")
 
     def handlers(self) -> Any:
@@ -104,30 +109,35 @@ class Methods:
         version = self._codec.version
         handlers = {}
         for name, method in protobuf.methods(version).items():
-            operation = OPERATIONS[name]
-            if operation.streaming:
-                stream: Any = self._threads.receiving(partial(self._stream, operation, method))
-                # It returns at once, and writes later.
-                stream.experimental_non_blocking = True
-                handler = grpc.unary_stream_rpc_method_handler(stream)
-            else:
-                handler = grpc.unary_unary_rpc_method_handler(
-                    self._threads.receiving(partial(self._call, operation, method))
-                )
-            handlers[method.path.rpartition("/")[2]] = handler
+            serve: Any = self._threads.receiving(partial(self._serve, OPERATIONS[name], method))
+            # It may write after it has returned. On the wire a call with one message is like a stream of one.
+            serve.experimental_non_blocking = True
+            handlers[method.path.rpartition("/")[2]] = grpc.unary_stream_rpc_method_handler(serve)
         return grpc.method_handlers_generic_handler(protobuf.SERVICES[version], handlers)
 
     # -- calls --
 
-    def _call(self, operation: AnyOperation, method: protobuf.Method, data: bytes | AgentError, rpc: Any) -> bytes:
+    def _serve(
+        self,
+        operation: AnyOperation,
+        method: protobuf.Method,
+        data: bytes | AgentError,
+        rpc: Any,
+        write: Callable[[bytes | None], None],
+    ) -> None:
+        """Answer a call. Events, and the answer of a send that goes on, are sent after this has returned."""
         error: AgentError
         service: AgentService | None = None
         try:
             service, call = self._read(operation, method, data, rpc)
-            result = self._codec.dump_result(operation, service.call(call))
-            body = protobuf.encode_result(operation.name, result, self._codec.version)
-            _send_headers(call, rpc)
-            return body
+            result = service.call(call)
+            if operation.streaming:
+                self._open_stream(service, call, result, rpc)
+            elif isinstance(result, PendingReply):
+                self._open_reply(service, call, result, rpc)
+            else:
+                self._answer(call, result, rpc)
+            return
         except AgentError as caught:
             error = caught
         except Exception:
@@ -135,9 +145,17 @@ class Methods:
         finally:
             if service is not None:
                 service.engine.responses.release()
-        # It raises, and grpcio catches that: if this returned, an empty message would precede the status.
-        rpc.abort(*_set_error(error, self._codec, rpc))
-        return b""
+        _set_error(error, self._codec, rpc)
+        write(None)
+
+    def _answer(self, call: Call[Any, Any], result: Any, rpc: Any) -> None:
+        body = self._encode_result(call, result)
+        _send_headers(call, rpc)
+        StreamedCall(rpc).end(body)
+
+    def _encode_result(self, call: Call[Any, Any], result: Any) -> bytes:
+        dumped = self._codec.dump_result(call.operation, result)
+        return protobuf.encode_result(call.operation.name, dumped, self._codec.version)
 
     def _read(
         self, operation: AnyOperation, method: protobuf.Method, data: bytes | AgentError, rpc: Any
@@ -170,10 +188,18 @@ class Methods:
             raise
         if tenant != getattr(request, "tenant", tenant):
             request = replace(request, tenant=tenant)
-        return service, Call(operation, request, self._context(operation, headers, principal, peer, rpc))
+        return service, Call(
+            operation, request, self._context(operation, headers, principal, peer, rpc, service.defers)
+        )
 
     def _context(
-        self, operation: AnyOperation, headers: dict[str, str], principal: Principal | None, peer: str, rpc: Any
+        self,
+        operation: AnyOperation,
+        headers: dict[str, str],
+        principal: Principal | None,
+        peer: str,
+        rpc: Any,
+        defers: bool,
     ) -> CallContext:
         last = headers.get("last-event-id", "")
         return CallContext(
@@ -184,48 +210,18 @@ class Methods:
             version=self._codec.version,
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
             gone=lambda: not rpc.is_active(),
+            deferred=defers and operation is SEND_MESSAGE,
             address=self._address() if operation.addressed else "",
             peer=peer,
-            # Streams leave the thread at once, and other calls that wait after a moment.
+            # Streams leave the thread at once, and sends and other calls that wait after a moment.
             threaded=False,
         )
 
     # -- streams --
 
-    def _stream(
-        self,
-        operation: AnyOperation,
-        method: protobuf.Method,
-        data: bytes | AgentError,
-        rpc: Any,
-        write: Callable[[bytes | None], None],
-    ) -> None:
-        """Begin a stream; its events are sent after this has returned, and the thread is free."""
-        error: AgentError
-        try:
-            self._open_stream(operation, method, data, rpc)
-            return
-        except AgentError as caught:
-            error = caught
-        except Exception:
-            error = incident(logger, "a stream failed", {})
-        _set_error(error, self._codec, rpc)
-        write(None)
-
-    def _open_stream(
-        self,
-        operation: AnyOperation,
-        method: protobuf.Method,
-        data: bytes | AgentError,
-        rpc: Any,
-    ) -> None:
-        service, call = self._read(operation, method, data, rpc)
-        leave = None
-        try:
-            events: PolledStream = service.call(call)
-        finally:
-            # A stream reserves bytes until its snapshot is read, and a place until it ends.
-            leave = service.engine.responses.release_bytes()
+    def _open_stream(self, service: AgentService, call: Call[Any, Any], events: PolledStream, rpc: Any) -> None:
+        # A stream reserves bytes until its snapshot is read, and a place until it ends.
+        leave = service.engine.responses.release_bytes()
         numbered = protobuf.EVENT_NUMBERS in call.context.headers
 
         def finish(error: AgentError | None) -> None:
@@ -248,16 +244,42 @@ class Methods:
                 self._encode_end,
                 StreamedCall(rpc),
                 heartbeats=numbered,
+                deadline=None,
                 finish=finish,
             )
-            self._sender.open(opened)
-            if not rpc.add_callback(opened.gone):
-                opened.gone()  # the client has left
+            opened.open(rpc)
         except BaseException:
             events.close()
             if leave is not None:
                 leave()
             raise
+
+    def _open_reply(self, service: AgentService, call: Call[Any, Any], reply: PendingReply, rpc: Any) -> None:
+        def encode(item: StreamItem) -> bytes:
+            try:
+                body = self._encode_result(call, item.event)
+            finally:
+                # What this thread has reserved for the task; another one may end the call.
+                service.engine.responses.release()
+            _send_headers(call, rpc)
+            return body
+
+        def finish(error: AgentError | None) -> None:
+            service.engine.responses.release()
+            if error is not None:
+                _set_error(error, self._codec, rpc)
+
+        opened = OpenStream(
+            self._sends,
+            reply,
+            encode,
+            lambda item: None,
+            StreamedCall(rpc),
+            heartbeats=False,
+            deadline=reply.deadline,
+            finish=finish,
+        )
+        opened.open(rpc)
 
     def _encode_end(self, item: StreamItem) -> bytes | None:
         """The message that marks the end, in those versions that have one."""

@@ -84,7 +84,8 @@ class GRPCServer(Component):
         tls: the certificate; without one the traffic is not encrypted.
         url: the address that the cards name; by default `address`, with ``grpcs://`` where there is a certificate.
         threads: calls at once; up to 1,000 wait for one, and further ones are refused with ``RESOURCE_EXHAUSTED``. Open streams
-            and calls that have waited for half a second hold none; `Limits.max_open_streams` bounds streams and blocking sends.
+            and blocking sends that wait hold none, and other calls that have waited for half a second go on beside them;
+            `Limits.max_open_streams` bounds streams and blocking sends.
         reflection: lists the services and their messages for tools like grpcurl, to everyone who can connect. Needs
             grpcio-reflection.
 
@@ -119,7 +120,8 @@ class GRPCServer(Component):
         self._closed = threading.Event()
         self._closed.set()
         self._process = 0
-        self._sender = Sender(site.limits)
+        # Those of sends may wait for the bytes of a large answer, and must not delay the events of streams meanwhile.
+        self._sender, self._sends = Sender(site.limits), Sender(site.limits)
         services = _services(site)
         versions = {version for service in services.values() for _, version in service.interfaces}
         self._versions = [version for version in protobuf.SERVICES if version in versions]
@@ -136,7 +138,8 @@ class GRPCServer(Component):
             metadata_bytes=2 * _MAX_METADATA,
         )
         self._methods = [
-            Methods(version, agents, lambda: self._url, self._sender, self._call_threads) for version in self._versions
+            Methods(version, agents, lambda: self._url, self._sender, self._sends, self._call_threads)
+            for version in self._versions
         ]
         if not self._url.endswith(":0"):
             self._list_interfaces()
@@ -242,6 +245,7 @@ class GRPCServer(Component):
             self._sender.end()
             stopped.wait(timeout + _CANCEL_SECONDS)
         self._sender.close()
+        self._sends.close()
         self._call_threads.shutdown()
         self._closed.set()
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.pool import WorkerPool
@@ -93,6 +93,7 @@ class OpenStream:
         encode_end: makes the message that repeats an event at the end of the stream; None where there is none.
         call: sends the messages.
         heartbeats: the client expects empty messages while there are no events.
+        deadline: the monotonic time at which events that wait for it are there; None: that of the longest life of a stream.
         finish: called once, with the error that ended the stream, or None, before the last message is sent.
     """
 
@@ -111,6 +112,7 @@ class OpenStream:
         call: StreamedCall,
         *,
         heartbeats: bool,
+        deadline: float | None,
         finish: Callable[[AgentError | None], None],
     ) -> None:
         self._sender = sender
@@ -130,9 +132,15 @@ class OpenStream:
         limits, now = sender.limits, time.monotonic()
         self._keepalive = limits.stream_keepalive_interval if heartbeats else float("inf")
         # Jittered, so that streams opened together do not end together.
-        self._end = now + limits.max_stream_age * random.uniform(0.9, 1.0)
+        self._end = now + limits.max_stream_age * random.uniform(0.9, 1.0) if deadline is None else deadline
         self._written = now
         events.notify(self.wake)
+
+    def open(self, context: Any) -> None:
+        """Send the events from now on, until the stream or the call ends, whose context of grpcio is `context`."""
+        self._sender.open(self)
+        if not context.add_callback(self.gone):
+            self.gone()  # the client has left
 
     def wake(self) -> None:
         """There may be something to send. Does not block."""
@@ -181,7 +189,7 @@ class OpenStream:
 
     def _take_waiting(self) -> None:
         self._woken = False
-        size = 0
+        size, now = 0, time.monotonic()
         # Until there is nothing more, events may follow that no call announces.
         while items := self._events.poll(0):
             for item in items:
@@ -190,7 +198,6 @@ class OpenStream:
             if size > _MAX_TAKEN_BYTES:
                 self._woken = True
                 break
-        now = time.monotonic()
         if items is None:
             self._ended = True
             closing = self._events.closing

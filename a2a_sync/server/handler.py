@@ -7,6 +7,7 @@ can still become a regular response. Calls block the calling thread and may come
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,6 +44,7 @@ from a2a_sync.server.engine import ServerEngine
 from a2a_sync.server.extended import ExtendedCard
 from a2a_sync.server.idempotency import check_same
 from a2a_sync.server.paging import read_page_token, since_ms, write_page_token
+from a2a_sync.server.pending import CallerGone, PendingReply
 from a2a_sync.stores.base import (
     SMALL_BYTES,
     AlreadySent,
@@ -75,6 +77,8 @@ from a2a_sync.types import (
 _LATEST_MESSAGES = 3
 #: Most seconds between two checks for a lost caller that holds no thread of the server.
 _UNTHREADED_INTERVAL = 0.5
+#: Seconds after which a send that is deferred leaves its thread; most tasks are short.
+_DEFERRED_AFTER = 0.25
 
 
 class RequestHandler:
@@ -137,7 +141,7 @@ class RequestHandler:
 
     # -- sending --
 
-    def send_message(self, request: SendMessageRequest, context: CallContext) -> Task | Message:
+    def send_message(self, request: SendMessageRequest, context: CallContext) -> Task | Message | PendingReply:
         """SendMessage (spec 3.1.1): start a run and, unless ``return_immediately``, wait until its task pauses."""
         self._check_send(request)
         scope = _scope(request.tenant, context)
@@ -343,35 +347,54 @@ class RequestHandler:
         except TaskBusy:
             return None
 
-    def _await(self, waiter: Waiter, scope: Owner, task_id: str, history: int | None, context: CallContext) -> Task:
+    def _await(
+        self, waiter: Waiter, scope: Owner, task_id: str, history: int | None, context: CallContext
+    ) -> Task | PendingReply:
         """The task when it has paused, or as it is after `Limits.blocking_send_timeout` seconds.
 
         Raises:
             CallerGone: the caller has disconnected, or the server is stopping.
             AgentError: the run has ended and its end could not be stored.
         """
-        bound = self._limits.blocking_send_timeout
-        deadline = None if bound is None else time.monotonic() + bound
-        while True:
-            # What was read so far is not part of the response.
+        now, bound = time.monotonic(), self._limits.blocking_send_timeout
+        deadline = math.inf if bound is None else now + bound
+        leaves = now + _DEFERRED_AFTER if context.deferred else math.inf
+        look = partial(self._look, waiter, scope, task_id, history, context, deadline)
+        while (task := look(max(0.0, min(self._check_interval(context), leaves - time.monotonic())))) is None:
+            if time.monotonic() >= leaves:
+                return PendingReply(task_id, waiter, partial(look, 0.0), deadline)
+        return task
+
+    def _look(
+        self,
+        waiter: Waiter,
+        scope: Owner,
+        task_id: str,
+        history: int | None,
+        context: CallContext,
+        deadline: float,
+        timeout: float,
+    ) -> Task | None:
+        """One turn of `_await`: the task, or None after a wait of at most `timeout` seconds."""
+        # What was read so far is not part of the response.
+        self._responses.release()
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return self._load(scope, task_id, history, context)
+        if waiter.wait(min(timeout, left)):
+            # Before the store is read: what ends meanwhile is waited for once more.
+            stopped = waiter.stopped
+            task = waiter.task()
+            if task is not None and task.state.paused:
+                return trim_history(task, self._history(history), self._limits)
+            stored = self._stored(scope, task_id, history, context)
+            # The wake-up may come from the end of an earlier run of the task. A stopping server returns the task as
+            # it is; another server will end it.
+            if stored.task.state.paused or not stored.running or stopped:
+                return stored.task
             self._responses.release()
-            left = self._check_interval(context)
-            if deadline is not None and (rest := deadline - time.monotonic()) < left:
-                left = rest
-            if left <= 0 and deadline is not None and deadline <= time.monotonic():
-                return self._load(scope, task_id, history, context)
-            if waiter.wait(left):
-                # Before the store is read: what ends meanwhile is waited for once more.
-                stopped = waiter.stopped
-                task = waiter.task()
-                if task is not None and task.state.paused:
-                    return trim_history(task, self._history(history), self._limits)
-                stored = self._stored(scope, task_id, history, context)
-                # The wake-up may come from the end of an earlier run of the task. A stopping server returns the task as
-                # it is; another server will end it.
-                if stored.task.state.paused or not stored.running or stopped:
-                    return stored.task
-            _leave_if_gone(context)
+        _leave_if_gone(context)
+        return None
 
     def _check_interval(self, context: CallContext) -> float:
         """Seconds until a waiting call checks again whether its caller has disconnected."""
@@ -476,13 +499,9 @@ def _scoped(method: Callable[[Owner, Any, CallContext], Any]) -> Callable[[Any, 
     return lambda request, context: method(_scope(request.tenant, context), request, context)
 
 
-class CallerGone(OverloadedError):
-    """The caller has disconnected, or the server is stopping, so the response is not read. The task continues."""
-
-
 def _leave_if_gone(context: CallContext) -> None:
     if context.gone is not None and context.gone():
-        raise CallerGone("the connection was closed while the task went on")
+        raise CallerGone
 
 
 def _check_history_length(value: int | None, member: str) -> None:

@@ -44,6 +44,7 @@ from a2a_sync.agent.executor import RequestContext, TaskCancelled
 from a2a_sync.concurrency.background import BoundedRead
 from a2a_sync.errors import AgentError
 from a2a_sync.operations import Call, Endpoint, RequestT, ResultT
+from a2a_sync.server.pending import within
 from a2a_sync.stores.base import Inspection
 from a2a_sync.telemetry.logs import get_logger
 
@@ -95,21 +96,24 @@ class Metrics:
         """`endpoint`, counted: an interceptor."""
 
         def counted(call: Call[RequestT, ResultT]) -> ResultT:
-            began = time.perf_counter()
-            outcome = "INTERNAL_ERROR"
-            try:
-                result = endpoint(call)
-                outcome = "ok"
-                return result
-            except AgentError as error:
-                outcome = error.reason
-                raise
-            finally:
-                name = call.operation.name
-                self._calls.labels(name, outcome).inc()
-                self._call_seconds.labels(name).observe(time.perf_counter() - began)
+            result: ResultT = within(self._count(call.operation.name), endpoint, call)
+            return result
 
         return counted
+
+    @contextmanager
+    def _count(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        outcome = "INTERNAL_ERROR"
+        try:
+            yield
+            outcome = "ok"
+        except AgentError as error:
+            outcome = error.reason
+            raise
+        finally:
+            self._calls.labels(name, outcome).inc()
+            self._call_seconds.labels(name).observe(time.perf_counter() - began)
 
     @contextmanager
     def around_run(self, context: RequestContext) -> Iterator[None]:

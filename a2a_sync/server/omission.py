@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from a2a_sync import jsontext
 from a2a_sync.engine.hub import PolledStream
 from a2a_sync.operations import Call, Endpoint, StreamItem
+from a2a_sync.server.pending import PendingReply
 from a2a_sync.types import DataPart, FilePart, ListTasksResponse, Message, Part, Task, TextPart
 
 #: The metadata key of a placeholder with the size of the omitted part, in bytes.
@@ -23,6 +25,9 @@ def omit_large_parts(most: int, endpoint: Endpoint) -> Endpoint:
 
     def answered(call: Call[Any, Any]) -> Any:
         result = endpoint(call)
+        if isinstance(result, PendingReply):
+            result.changes.append(partial(_omit_in_task, most=most))
+            return result
         if isinstance(result, Task):
             return _omit_in_task(result, most)
         if isinstance(result, ListTasksResponse):

@@ -6,7 +6,9 @@ either. `A2AApp` is the transport over WSGI, and a client of the same process ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final
 
 from a2a_sync.agent.executor import AgentExecutor
@@ -42,6 +44,8 @@ from a2a_sync.server.idempotency import IdempotentSend
 from a2a_sync.server.metrics import Metrics
 from a2a_sync.server.omission import omit_large_parts
 from a2a_sync.server.ownership import OwnerResolver, scope_to_owner
+from a2a_sync.server.pending import PendingReply, within
+from a2a_sync.server.ratelimit import RateLimit
 from a2a_sync.server.readiness import Readiness
 from a2a_sync.stores.base import Owner
 from a2a_sync.telemetry import tracing
@@ -130,6 +134,8 @@ class AgentService(Components):
             headers=tuple(handler_headers),
             extended_card=ExtendedCard(extended_card, self.cards, sign),
         )
+        #: Blocking sends may be deferred: no interceptor of the author gets their results.
+        self.defers: bool = all(isinstance(one, RateLimit) for one in interceptors)
         self._endpoint = self._wrap(mount.around(handler), owner, activation)
         for interceptor in (*reversed(interceptors), *_own_interceptors(self._admission, metrics)):
             self._endpoint = interceptor(self._endpoint)
@@ -169,15 +175,30 @@ class AgentService(Components):
     def call(self, call: Call[RequestT, ResultT]) -> ResultT:
         """The result of a call, or its stream of events. Blocks the calling thread as long as the call takes.
 
+        A blocking send that is `CallContext.deferred` may return a `PendingReply`, which has the result later.
+
         Raises:
             AgentError: every failure; an unexpected exception is logged, and raised as an `InternalError` with its id. Where the
                 store cannot be reached now, an `UnavailableError`.
         """
         self._work.start()
+        result: ResultT
+        if not call.context.deferred:
+            result = within(self._serve(call), self._endpoint, call)
+            return result
+        # A reply that is pending ends on another thread, in the same context.
+        context = copy_context()
+        result = context.run(within, self._serve(call), self._endpoint, call)
+        if isinstance(result, PendingReply):
+            result.context = context
+        return result
+
+    @contextmanager
+    def _serve(self, call: Call[Any, Any]) -> Iterator[None]:
         name = call.operation.name
         with log_context(method=name), traced(f"A2A {name}", tracing.incoming(call.context.headers), kind="server"):
             try:
-                return self._endpoint(call)
+                yield
             except AgentError:
                 raise
             except Exception:

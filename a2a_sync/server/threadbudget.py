@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -28,6 +29,7 @@ from a2a_sync.operations import (
     owner_of,
     quota_owner,
 )
+from a2a_sync.server.pending import within
 from a2a_sync.types import SendMessageRequest
 
 #: The longest wait for a thread, and how long a thread is held at most by a call that is worth waiting for, in seconds.
@@ -101,7 +103,9 @@ class ThreadBudget:
             inside = call.context.gone is None
             if inside or not (call.operation.streaming or _blocks(call)):
                 return endpoint(call)
-            return self._stream(endpoint, call) if call.operation.streaming else self._block(endpoint, call)
+            return (
+                self._stream(endpoint, call) if call.operation.streaming else within(self._send(call), endpoint, call)
+            )
 
         return guarded
 
@@ -113,10 +117,11 @@ class ThreadBudget:
             release()
             raise
 
-    def _block(self, endpoint: Endpoint, call: Call[Any, Any]) -> Any:
+    @contextmanager
+    def _send(self, call: AnyCall) -> Iterator[None]:
         release = self._take_send(quota_owner(owner_of(call.context)), threaded=call.context.threaded)
         try:
-            return endpoint(call)
+            yield
         finally:
             release()
 

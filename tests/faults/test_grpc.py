@@ -21,8 +21,9 @@ from tests.faults.agent import make_app  # noqa: E402
 from tests.faults.proxy import Cut, Proxy, proxy  # noqa: E402
 from tests.faults.test_streams import shown  # noqa: E402
 from tests.grpc.agent import path, serving  # noqa: E402
-from tests.grpc.test_server import busy, send_data  # noqa: E402
+from tests.grpc.test_server import busy, held, send_data  # noqa: E402
 from tests.live import free_port  # noqa: E402
+from tests.stopwatch import Stopwatch  # noqa: E402
 
 PATIENT = Retry(max_elapsed=60, initial_backoff=0.002, max_backoff=0.05)
 #: The first bytes of every connection.
@@ -105,6 +106,25 @@ def test_the_call_of_a_connection_that_is_half_open_is_ended(operation: str) -> 
         eventually(lambda: busy(one) == 1, "the call")
         # Its agent goes on for longer than that.
         eventually(lambda: busy(one) == 0, "the end of the call, whose client answers no ping")
+        call.cancel()
+
+
+@pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
+def test_the_call_of_a_connection_that_is_half_open_frees_its_thread_within_a_second(operation: str) -> None:
+    with (
+        serving(make_app()) as one,
+        proxy(address(one), Cut(octets=0, how="stall"), match=path(operation).encode()) as between,
+        grpc.insecure_channel(between.url.removeprefix("http://")) as channel,
+    ):
+        make = channel.unary_unary if operation == "SendMessage" else channel.unary_stream
+        method = make(path(operation))
+        call = getattr(method, "future", method)(send_data("hold 0"), timeout=120)
+        eventually(lambda: busy(one) == 1, "the call")
+        watch = Stopwatch()
+        eventually(lambda: not held(one), "the call without its thread")
+        assert watch.within(1)
+        # Nothing is known of the connection yet.
+        assert busy(one) == 1
         call.cancel()
 
 

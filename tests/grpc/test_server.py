@@ -26,6 +26,7 @@ from a2a_sync import (  # noqa: E402
     Agent,
     AgentHost,
     Client,
+    Extension,
     InputRequired,
     Limits,
     Message,
@@ -40,6 +41,7 @@ from a2a_sync.auth.schemes import MTLSAuth  # noqa: E402
 from a2a_sync.bindings import protobuf  # noqa: E402
 from a2a_sync.card import AgentInterface  # noqa: E402
 from a2a_sync.codec import by_version  # noqa: E402
+from a2a_sync.engine.hub import Waiter  # noqa: E402
 from a2a_sync.errors import (  # noqa: E402
     ConnectError,
     InvalidParamsError,
@@ -335,6 +337,12 @@ def busy(server: GRPCServer) -> int:
     return server._site.open_streams
 
 
+def held(server: GRPCServer) -> int:
+    """Threads that calls hold, also those beside the `threads` of the server."""
+    pool = server._call_threads._pool
+    return pool.running + pool.lingering
+
+
 def send_data(text: str) -> bytes:
     said = t.Message(role=t.Role.USER, parts=(t.TextPart(text),), message_id=t.new_id())
     return encoded("SendMessage", t.SendMessageRequest(message=said))
@@ -351,6 +359,7 @@ def test_a_call_whose_caller_has_left_frees_its_thread(operation: str, how: str)
         else:
             call = opened.unary_stream(path(operation))(data, timeout=timeout)
         eventually(lambda: busy(server) == 1, "the call")
+        eventually(lambda: not held(server), "the call without its thread")
         if how == "cancel":
             call.cancel()
         elif how == "connection":
@@ -378,6 +387,112 @@ def test_blocking_sends_hold_no_thread_of_other_calls() -> None:
         for task in tasks:
             client.cancel_task(task.id)
         assert all(one.result(30) for one in waiting)
+
+
+def test_blocking_sends_that_wait_hold_no_thread() -> None:
+    limits = Limits(max_concurrent_runs=200)
+    before = set(threading.enumerate())
+    with serving(limits=limits) as server, channel(server) as opened, client_of(server) as client:
+        send = opened.unary_unary(path("SendMessage"))
+        waiting = [send.future(send_data("wait"), timeout=120) for _ in range(200)]
+        eventually(lambda: busy(server) == 200, "the sends")
+        eventually(lambda: not held(server), "the sends without their threads")
+        started = {thread.name for thread in set(threading.enumerate()) - before}
+        # A busy machine starts more of them than the 32 of the server, for sends that are slow to begin.
+        assert len([name for name in started if name.startswith("a2a-grpc")]) < 150
+        for task in client.iter_tasks():
+            client.cancel_task(task.id)
+        assert all(one.result(30) for one in waiting)
+
+
+def test_blocking_sends_through_an_interceptor_get_their_answer() -> None:
+    """The results of calls pass through it, so such a call keeps a thread, beside those of other calls."""
+    results = []
+
+    def note(endpoint: Any) -> Any:
+        def noted(call: Any) -> Any:
+            results.append(endpoint(call))
+            return results[-1]
+
+        return noted
+
+    with serving(interceptors=[note], threads=1) as server, client_of(server) as client:
+        sending = Background(lambda: client.send("wait", stream=False))
+        eventually(lambda: busy(server) == 1, "the send")
+        [task] = client.list_tasks().tasks
+        client.cancel_task(task.id)
+        assert sending.result().id == task.id
+        assert [one.id for one in results if isinstance(one, t.Task)].count(task.id) == 2
+
+
+def test_a_blocking_send_that_waits_has_the_answer_the_headers_and_the_error_of_one_that_does_not() -> None:
+    ends = threading.Event()
+    extension = Extension("https://x.test/e")
+
+    class Slow(Worker):
+        def handle_message(self, message: Message, context: RequestContext) -> Any:
+            if message.text.startswith("slow"):
+                context.update("first")
+                assert ends.wait(30)
+            return InputRequired("which?")
+
+    with serving(A2AApp(Slow(), extensions=[extension])) as server, channel(server) as opened:
+        send = opened.unary_unary(path("SendMessage"))
+        metadata = [("a2a-extensions", extension.uri)]
+        quick, quick_call = send.with_call(send_data("quick"), metadata=metadata)
+        slow_call = send.future(send_data("slow"), metadata=metadata)
+        eventually(lambda: busy(server) == 1 and not held(server), "the send without its thread")
+        ends.set()
+        slow = slow_call.result(30)
+        names = [dict(call.initial_metadata()) for call in (quick_call, slow_call)]
+        assert names[0] == names[1]
+        assert names[0]["a2a-extensions"] == extension.uri
+        response = protobuf.methods("1.0")["SendMessage"].response
+        answers = [response.FromString(data).task for data in (quick, slow)]
+        assert answers[0].status.state == answers[1].status.state
+        assert [one.status.message.parts[0].text for one in answers] == ["which?"] * 2
+
+
+def test_large_answers_of_sends_that_waited_free_what_they_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As of a run in another process: the task is read from the store, by one of the threads that send answers.
+    monkeypatch.setattr(Waiter, "task", lambda waiter: None)
+    ends = threading.Event()
+
+    class Slow(Worker):
+        def handle_message(self, message: Message, context: RequestContext) -> Any:
+            context.update("first")
+            assert ends.wait(30)
+            return "x" * 3_000_000
+
+    with serving(A2AApp(Slow())) as server, channel(server, ("grpc.max_receive_message_length", -1)) as opened:
+        send = opened.unary_unary(path("SendMessage"))
+        calls = [send.future(send_data("slow"), timeout=120) for _ in range(8)]
+        eventually(lambda: busy(server) == 8 and not held(server), "the sends without their threads")
+        ends.set()
+        assert all(len(call.result(60)) > 3_000_000 for call in calls)
+        eventually(lambda: busy(server) == 0, "the end of the calls")
+        budget = server._site.service.engine.responses
+        assert (budget._taken, budget._owners, budget._turn) == (0, {}, None)
+
+
+def test_a_store_that_fails_at_the_end_of_a_send_that_waits_is_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server, channel(server) as opened, client_of(server) as client:
+        call = opened.unary_unary(path("SendMessage")).future(send_data("wait"), timeout=60)
+        eventually(lambda: busy(server) == 1 and not held(server), "the send without its thread")
+        [task] = client.list_tasks().tasks
+        hub = server._site.service.engine.hub
+        hub.fail(task.id, TaskNotFoundError("it was removed"))
+        code, text, reasons = refusal(call.result)
+        assert (code, text, reasons) == (grpc.StatusCode.NOT_FOUND, "it was removed", ["TASK_NOT_FOUND"])
+        eventually(lambda: busy(server) == 0, "the end of the call")
+
+
+def test_the_limit_of_blocking_sends_holds_without_a_thread() -> None:
+    with serving(limits=Limits(blocking_send_timeout=0.6)) as server, channel(server) as opened:
+        watch = Stopwatch()
+        answer = opened.unary_unary(path("SendMessage"))(send_data("wait"), timeout=60)
+        assert not protobuf.methods("1.0")["SendMessage"].response.FromString(answer).task.artifacts
+        assert watch.within(3)
 
 
 def test_open_streams_hold_no_thread() -> None:

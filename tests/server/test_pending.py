@@ -1,0 +1,194 @@
+"""Blocking sends that are deferred: no thread waits for them, and what surrounds a call lasts until its answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from a2a_sync import Agent, Limits, RateLimit
+from a2a_sync.errors import InternalError, OverloadedError
+from a2a_sync.operations import CANCEL_TASK, SEND_MESSAGE, Call, CallContext
+from a2a_sync.server.engine import Mount, ServerEngine
+from a2a_sync.server.metrics import Metrics
+from a2a_sync.server.pending import CallerGone, PendingReply
+from a2a_sync.server.service import AgentService
+from a2a_sync.types import CancelTaskRequest, Message, Role, SendMessageRequest, Task, TaskState, TextPart
+from tests.engine import TIMEOUT, Background
+
+go = threading.Event()
+
+
+@contextmanager
+def made(limits: Limits | None = None, **options: Any) -> Iterator[AgentService]:
+    agent = Agent("slow")
+    go.clear()
+
+    @agent.message
+    def answer(message: Message, context: Any) -> str:
+        if message.text.startswith("wait"):
+            assert go.wait(TIMEOUT)
+        return "done"
+
+    with AgentService(agent, Mount(ServerEngine(None, limits or Limits())), **options) as service:
+        try:
+            yield service
+        finally:
+            # Before the service waits for its runs.
+            go.set()
+
+
+def send(service: AgentService, text: str = "wait", gone: threading.Event | None = None) -> Any:
+    message = Message(message_id="m", role=Role.USER, parts=(TextPart(text),))
+    context = CallContext(gone=(gone or threading.Event()).is_set, threaded=False, deferred=True)
+    return service.call(Call(SEND_MESSAGE, SendMessageRequest(message=message), context))
+
+
+def pending(service: AgentService, **options: Any) -> tuple[PendingReply, threading.Event]:
+    """A send that waits, and an event that is set when it has an answer."""
+    reply, woken = send(service, **options), threading.Event()
+    assert isinstance(reply, PendingReply)
+    assert reply.poll(0) == []
+    reply.notify(woken.set)
+    return reply, woken
+
+
+def finish(reply: PendingReply, woken: threading.Event) -> Task:
+    while not (items := reply.poll(0)):
+        assert woken.wait(TIMEOUT)
+        woken.clear()
+    assert reply.poll(0) is None
+    task = items[0].event
+    assert isinstance(task, Task)
+    return task
+
+
+def test_a_short_task_is_returned_itself() -> None:
+    with made() as service:
+        assert send(service, "short").text == "done"
+
+
+def test_the_place_is_held_until_the_answer_and_the_task_is_that_of_a_call_that_waits() -> None:
+    with made() as service:
+        reply, woken = pending(service)
+        assert service.engine.thread_budget.streams == 1
+        go.set()
+        task = finish(reply, woken)
+        assert (task.id, task.state, task.text) == (reply.task_id, TaskState.COMPLETED, "done")
+        assert service.engine.thread_budget.streams == 0
+        assert not service.engine.hub.has_listeners
+
+
+def test_a_task_that_is_cancelled_is_an_answer() -> None:
+    with made() as service:
+        reply, woken = pending(service)
+        service.call(Call(CANCEL_TASK, CancelTaskRequest(id=reply.task_id), CallContext()))
+        assert finish(reply, woken).state is TaskState.CANCELED
+
+
+@pytest.mark.parametrize("how", ["gone", "closed"])
+def test_a_caller_that_leaves_ends_it(how: str) -> None:
+    gone = threading.Event()
+    with made() as service:
+        reply, woken = pending(service, gone=gone)
+        if how == "gone":
+            gone.set()
+        else:
+            reply.close()
+            assert woken.is_set()
+        with pytest.raises(CallerGone):
+            reply.poll(0)
+        assert reply.poll(0) is None
+        assert service.engine.thread_budget.streams == 0
+        assert not service.engine.hub.has_listeners
+
+
+def test_the_limit_of_blocking_sends_returns_the_task_as_it_is() -> None:
+    with made(Limits(blocking_send_timeout=0.3)) as service:
+        reply = send(service)
+        assert isinstance(reply, PendingReply)
+        while not (items := reply.poll(0)):
+            threading.Event().wait(0.02)
+        assert items[0].event.state is TaskState.WORKING
+
+
+def test_large_parts_of_its_history_are_omitted() -> None:
+    with made(Limits(max_history_part_bytes=10)) as service:
+        reply, woken = pending(service, text="wait for a long time")
+        go.set()
+        message, *_ = finish(reply, woken).history
+        assert message.text.startswith("[left out: text")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_it_is_counted_when_it_ends(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = Metrics()
+    with made(metrics=metrics) as service:
+        reply, woken = pending(service)
+        assert 'outcome="' not in "".join(one for one in lines(metrics) if "a2a_calls_total{" in one)
+        outcome = "INTERNAL_ERROR" if fails else "ok"
+        if fails:
+            # What the store raises on the thread that takes the answer.
+            monkeypatch.setattr(reply, "_look", lambda: 1 / 0)
+            with pytest.raises(InternalError, match="id "):
+                reply.poll(0)
+        else:
+            go.set()
+            finish(reply, woken)
+        [line] = [one for one in lines(metrics) if "a2a_calls_total{" in one]
+        assert f'"{outcome}"' in line
+        assert line.endswith(" 1.0")
+
+
+def lines(metrics: Metrics) -> list[str]:
+    return metrics.page()[0].decode().splitlines()
+
+
+def test_a_rate_limit_defers_and_counts_once_and_another_interceptor_gets_the_task() -> None:
+    results = []
+
+    def note(endpoint: Any) -> Any:
+        def noted(call: Any) -> Any:
+            results.append(endpoint(call))
+            return results[-1]
+
+        return noted
+
+    with made(interceptors=[RateLimit(1, key=lambda call: "all")]) as service:
+        assert service.defers
+        reply, woken = pending(service)
+        go.set()
+        finish(reply, woken)
+        with pytest.raises(OverloadedError, match="too many calls"):
+            send(service)
+    with made(interceptors=[note]) as service:
+        assert not service.defers
+
+
+def test_its_span_ends_with_the_answer_on_another_thread(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = pytest.importorskip("opentelemetry.trace")
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    spans, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    with made() as service:
+        reply, _ = pending(service)
+        assert "A2A SendMessage" not in [span.name for span in spans.get_finished_spans()]
+        monkeypatch.setattr(reply, "_look", lambda: 1 / 0)
+        taking = Background(lambda: reply.poll(0))
+        with pytest.raises(InternalError):
+            taking.result()
+    [span] = [span for span in spans.get_finished_spans() if span.name == "A2A SendMessage"]
+    assert not span.status.is_ok
+    [record] = [record for record in caplog.records if record.getMessage().startswith("request failed")]
+    assert record.__dict__["method"] == "SendMessage"
+    # A context that was left on another thread is logged as an error.
+    assert not [record for record in caplog.records if record.name.startswith("opentelemetry")]
