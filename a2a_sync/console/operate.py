@@ -243,7 +243,7 @@ def _explain_remote(worker: Worker, silence: float) -> Explanation | None:
     beat = "" if worker.age is None else f" Its last heartbeat was {worker.age:.1f} s ago."
     return Explanation(
         f"The code runs in process {worker.name or worker.id} ({worker.state}) and has sent nothing for {silence:.0f} s."
-        f"{beat} A page that this process serves shows where the code stands."
+        f"{beat} A page that this process serves shows where the code stands: read this page again until it does."
     )
 
 
