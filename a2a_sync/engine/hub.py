@@ -207,7 +207,7 @@ class Waiter(Closes):
     A wake-up is a hint: it may belong to an earlier run, so the store has the last word.
     """
 
-    __slots__ = ("_ended_only", "_entries", "_error", "_hub", "_signal", "_task_id", "kept", "on_wake", "stopped")
+    __slots__ = ("_ended_only", "_entries", "_error", "_hub", "_signal", "_task_id", "on_wake", "stopped")
 
     def __init__(self, hub: EventHub, task_id: str, *, ended: bool = False) -> None:
         self._hub = hub
@@ -217,8 +217,6 @@ class Waiter(Closes):
         self._entries: list[Entry] = []
         #: This process publishes nothing more, though the task may go on.
         self.stopped: bool = False
-        #: `close` has no effect: it is removed later.
-        self.kept: bool = False
         #: Called after each wake-up; it does not block or raise.
         self.on_wake: Callable[[], None] | None = None
         self._signal = threading.Lock()
@@ -272,11 +270,6 @@ class Waiter(Closes):
         return woken
 
     def close(self) -> None:
-        """Remove the waiter from the hub, if it is not `kept`. Idempotent."""
-        if not self.kept:
-            self.remove()
-
-    def remove(self) -> None:
         """Remove the waiter from the hub. Idempotent."""
         self._hub.remove(self._task_id, self)
 

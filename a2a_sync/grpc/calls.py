@@ -304,16 +304,14 @@ class Methods:
         return encoded
 
 
-def _set_error(error: AgentError, codec: Codec, rpc: Any) -> tuple[Any, str]:
-    """End the call with `error` when it ends; its code and its text."""
+def _set_error(error: AgentError, codec: Codec, rpc: Any) -> None:
+    """End the call with `error` when it ends."""
     status = protobuf.encode_status(error, codec)
     trailing: list[tuple[str, str | bytes]] = [(protobuf.STATUS_DETAILS, status)]
     trailing += [("www-authenticate", challenge) for challenge in error.challenges]
     rpc.set_trailing_metadata(tuple(trailing))
-    code, text = getattr(grpc.StatusCode, error.grpc_status), protobuf.error_text(error, codec.version)
-    rpc.set_code(code)
-    rpc.set_details(text)
-    return code, text
+    rpc.set_code(getattr(grpc.StatusCode, error.grpc_status))
+    rpc.set_details(protobuf.error_text(error, codec.version))
 
 
 def _send_headers(call: Call[Any, Any], rpc: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -156,21 +157,23 @@ class RequestHandler:
             if run_on is RunOn.CALLER and context.deadline is not None:
                 # If the run occupied the caller's thread, the call could not end at its deadline.
                 run_on = RunOn.POOL_OR_CALLER
-            with Waiter(self._hub, run_request.task_id) as waiter:
+            with ExitStack() as around:
+                waiter = around.enter_context(Waiter(self._hub, run_request.task_id))
                 started = self._start(scope, run_request, head, context, wait=not at_once, run_on=run_on)
                 if isinstance(started, Message):
                     return started
                 if isinstance(started, StartedRun):
                     if at_once:
                         return self._load(scope, run_request.task_id, history, context)
-                    return self._await(waiter, scope, run_request.task_id, history, context)
+                    return self._await(around, waiter, scope, run_request.task_id, history, context)
             sent = started
         check_same(sent, key)
-        with Waiter(self._hub, sent.task_id) as waiter:
+        with ExitStack() as around:
+            waiter = around.enter_context(Waiter(self._hub, sent.task_id))
             stored = self._stored(scope, sent.task_id, history, context)
             if at_once or stored.task.state.paused or not stored.running:
                 return stored.task
-            return self._await(waiter, scope, sent.task_id, history, context)
+            return self._await(around, waiter, scope, sent.task_id, history, context)
 
     def send_streaming_message(self, request: SendMessageRequest, context: CallContext) -> PolledStream:
         """SendStreamingMessage (spec 3.1.2): start a run; the stream begins with the task and ends with the run."""
@@ -348,9 +351,17 @@ class RequestHandler:
             return None
 
     def _await(
-        self, waiter: Waiter, scope: Owner, task_id: str, history: int | None, context: CallContext
+        self,
+        around: ExitStack,
+        waiter: Waiter,
+        scope: Owner,
+        task_id: str,
+        history: int | None,
+        context: CallContext,
     ) -> Task | PendingReply:
         """The task when it has paused, or as it is after `Limits.blocking_send_timeout` seconds.
+
+        A `PendingReply` leaves `around` in place of the caller, which has the waiter.
 
         Raises:
             CallerGone: the caller has disconnected, or the server is stopping.
@@ -362,7 +373,7 @@ class RequestHandler:
         look = partial(self._look, waiter, scope, task_id, history, context, deadline)
         while (task := look(max(0.0, min(self._check_interval(context), leaves - time.monotonic())))) is None:
             if time.monotonic() >= leaves:
-                return PendingReply(task_id, waiter, partial(look, 0.0), deadline)
+                return PendingReply(task_id, waiter, partial(look, 0.0), deadline, around.pop_all())
         return task
 
     def _look(

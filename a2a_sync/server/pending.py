@@ -27,14 +27,17 @@ class PendingReply:
 
     Parameters:
         task_id: the task.
-        waiter: wakes when the task may have paused; it is closed with this.
+        waiter: wakes when the task may have paused.
         look: returns the task; None: it has not paused.
         deadline: the monotonic time at which `look` returns the task as it is.
+        around: is left at the end, with the exception if there is one.
     """
 
     closing = None
 
-    def __init__(self, task_id: str, waiter: Waiter, look: Callable[[], Task | None], deadline: float) -> None:
+    def __init__(
+        self, task_id: str, waiter: Waiter, look: Callable[[], Task | None], deadline: float, around: ExitStack
+    ) -> None:
         self.task_id = task_id
         self.deadline = deadline
         #: Make the result of the task, in this order.
@@ -43,13 +46,11 @@ class PendingReply:
         self.context: Context = copy_context()
         self._look = look
         self._waiter = waiter
-        waiter.kept = True
-        self._around = ExitStack()
-        self._around.callback(waiter.remove)
+        self._around = around
         self._over = self._closed = False
 
     def enclose(self, around: ExitStack) -> None:
-        """Leave `around` too at the end, with the exception if there is one."""
+        """Leave `around` too at the end."""
         around.push(self._around)
         self._around = around
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -92,40 +92,37 @@ def test_a_stalled_connection_counts_as_cut_after_the_read_timeout(server: GRPCS
         assert numbered == sorted(set(numbered))
 
 
-@pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
-def test_the_call_of_a_connection_that_is_half_open_is_ended(operation: str) -> None:
+@contextmanager
+def half_open(server: GRPCServer, operation: str) -> Iterator[None]:
+    """Within, `server` executes a call of a client that it no longer reaches."""
     with (
-        serving(make_app(stream_keepalive_interval=0.5)) as one,
         # gRPC writes the path of a method as it is: nothing is forwarded from the call on.
-        proxy(address(one), Cut(octets=0, how="stall"), match=path(operation).encode()) as between,
+        proxy(address(server), Cut(octets=0, how="stall"), match=path(operation).encode()) as between,
         grpc.insecure_channel(between.url.removeprefix("http://")) as channel,
     ):
         make = channel.unary_unary if operation == "SendMessage" else channel.unary_stream
         method = make(path(operation))
         call = getattr(method, "future", method)(send_data("hold 0"), timeout=120)
-        eventually(lambda: busy(one) == 1, "the call")
-        # Its agent goes on for longer than that.
-        eventually(lambda: busy(one) == 0, "the end of the call, whose client answers no ping")
+        eventually(lambda: busy(server) == 1, "the call")
+        yield
         call.cancel()
 
 
 @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
+def test_the_call_of_a_connection_that_is_half_open_is_ended(operation: str) -> None:
+    with serving(make_app(stream_keepalive_interval=0.5)) as one, half_open(one, operation):
+        # Its agent goes on for longer than that.
+        eventually(lambda: busy(one) == 0, "the end of the call, whose client answers no ping")
+
+
+@pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
 def test_the_call_of_a_connection_that_is_half_open_frees_its_thread_within_a_second(operation: str) -> None:
-    with (
-        serving(make_app()) as one,
-        proxy(address(one), Cut(octets=0, how="stall"), match=path(operation).encode()) as between,
-        grpc.insecure_channel(between.url.removeprefix("http://")) as channel,
-    ):
-        make = channel.unary_unary if operation == "SendMessage" else channel.unary_stream
-        method = make(path(operation))
-        call = getattr(method, "future", method)(send_data("hold 0"), timeout=120)
-        eventually(lambda: busy(one) == 1, "the call")
+    with serving(make_app()) as one, half_open(one, operation):
         watch = Stopwatch()
         eventually(lambda: not held(one), "the call without its thread")
         assert watch.within(1)
         # Nothing is known of the connection yet.
         assert busy(one) == 1
-        call.cancel()
 
 
 def test_a_stream_goes_on_at_a_server_that_starts_again(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_a_flood_of_calls_refuses_and_delays_nothing_of_another_caller(
         record_property(
             "worst", f"{worst:.2f} s in {count} calls, {calm:.2f} s before; {peak(process) - before} MB more"
         )
-    assert count > 2
+    assert count > 5
     assert worst < 2.0 + 10 * calm
     assert peak(process) - before < 150
 
