@@ -57,6 +57,7 @@ from a2a_sync.errors import (
     UnsafeURLError,
 )
 from a2a_sync.operations import CREATE_PUSH_CONFIG, GET_TASK, SEND_MESSAGE, Call, CallContext, mount_name, quota_owner
+from a2a_sync.push.delivery import public_error
 from a2a_sync.stores.base import Owner
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
@@ -520,8 +521,10 @@ class Pages:
         return _json({"frames": [frame_row(one) for one in frames]})
 
     def _webhooks(self, place: Place, task_id: str) -> Iterable[Any]:
+        """The webhooks of a task; of their errors, callers see as much as the protocol shows them."""
         webhooks = place.app.store.webhooks
-        return () if webhooks is None else webhooks.of_task(place.owner, task_id)
+        found = () if webhooks is None else webhooks.of_task(place.owner, task_id)
+        return found if place.viewer.operator else [replace(one, error=public_error(one.error)) for one in found]
 
     def _enable(self, request: Request, name: str, task_id: str) -> Response:
         """Set a webhook again as it was: its deliveries continue after the last entry that was delivered."""

@@ -289,7 +289,10 @@ def _no_response(error: Exception) -> NoResponseError:
     if isinstance(error, u3.ConnectTimeoutError):
         return NoResponseError("the connection was not established in time", sent=False)
     if isinstance(error, u3.SSLError):
-        return NoResponseError("no TLS connection: the certificate or the TLS version is not accepted", sent=False)
+        why = getattr(error.args[0], "verify_message", "") if error.args else ""
+        return NoResponseError(
+            f"no TLS connection: {why or 'the certificate or the TLS version is not accepted'}", sent=False
+        )
     if isinstance(error, u3.TimeoutError) or any(isinstance(one, TimeoutError) for one in (error, *error.args)):
         return NoResponseError("no response arrived in time", sent=True)
     return NoResponseError("the connection broke before a response arrived", sent=True)

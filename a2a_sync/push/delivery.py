@@ -30,7 +30,7 @@ _PAGE = 100
 #: Of a response only the status counts.
 _MAX_ANSWER_BYTES = 16 * 1024
 #: The reason that the owner of a webhook sees when no connection was possible: more would reveal the server's network.
-_NO_ANSWER = "no answer"
+NO_ANSWER = "no answer"
 #: When to retry after a fault of the store, in seconds.
 _AFTER_FAULT = 5.0
 
@@ -46,7 +46,7 @@ class Turn(NamedTuple):
 
 
 class _Refusal(NamedTuple):
-    """Why a receiver did not accept a notification. ``final``: it never will; ``hint`` is for the operator's log.
+    """Why a receiver did not accept a notification. ``final``: it never will; ``hint`` is for operators.
 
     ``public_reason`` is what the owner of the webhook may know: nothing of the network around this server.
     """
@@ -56,6 +56,16 @@ class _Refusal(NamedTuple):
     retry_after: float = 0.0
     final: bool = False
     hint: str = ""
+
+    @property
+    def full_reason(self) -> str:
+        """What operators see."""
+        return self.reason + (self.hint and f" ({self.hint})")
+
+
+def public_error(error: str) -> str:
+    """`StoredWebhook.error` as the owner of the webhook may know it."""
+    return NO_ANSWER if error.startswith(NO_ANSWER) else error
 
 
 class Delivery:
@@ -149,9 +159,9 @@ class Delivery:
                 max_bytes=_MAX_ANSWER_BYTES,
             )
         except UnsafeURLError as refused:
-            return _Refusal(f"the URL {refused}", _NO_ANSWER, hint=refused.hint)
+            return _Refusal(f"the URL {refused}", NO_ANSWER, hint=refused.hint)
         except NoResponseError as error:
-            return _Refusal(str(error), _NO_ANSWER)
+            return _Refusal(str(error), NO_ANSWER)
         if 200 <= answer.status < 300:
             self._count("delivered")
             return None
@@ -176,7 +186,7 @@ class Delivery:
             # Without the exception's text: HTTP clients show URLs there, which can hold secrets.
             raised, frames = type(error).__name__, "".join(format_tb(error.__traceback__))
             logger.warning("the push sender raised %s\n%s", raised, frames, extra={"task_id": held.task_id})
-            return _Refusal(f"the sender raised {raised}", _NO_ANSWER)
+            return _Refusal(f"the sender raised {raised}", NO_ANSWER)
         self._count("delivered")
         return None
 
@@ -193,8 +203,9 @@ class Delivery:
         """Schedule a retry after a failure, or disable the webhook."""
         now_ms = time.time_ns() // 1_000_000
         tries = held.tries + 1
-        held = replace(held, tries=tries, error=refusal.public_reason, error_ms=now_ms)
-        seen = refusal.reason + (refusal.hint and f" ({refusal.hint})")
+        seen = refusal.full_reason
+        error = seen if refusal.public_reason == refusal.reason else f"{refusal.public_reason}: {seen}"
+        held = replace(held, tries=tries, error=error, error_ms=now_ms)
         if refusal.final or tries >= self._options.max_attempts:
             reason = f"{refusal.public_reason} ({tries} tries)" if tries > 1 else refusal.public_reason
             return self._disable(replace(held, disabled=reason), seen)

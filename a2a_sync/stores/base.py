@@ -462,7 +462,8 @@ class StoredWebhook:
         due_ms: when the next attempt is due, in milliseconds since 1970.
         disabled: why deliveries have stopped; empty while they have not.
         error, error_ms: why the last failed delivery failed, and when, in milliseconds since 1970; they are kept after a later
-            success, and when the webhook is set again.
+            success, and when the webhook is set again. The error can name what is in the network of the server, which only
+            operators may know.
         open: entries may still come, or are still to be delivered.
         holder: the deliverer that has claimed it; empty while none has.
     """

@@ -16,7 +16,7 @@ from a2a_sync import Client
 from a2a_sync.console.sessions import KEY_VARIABLE
 from tests.browser.conftest import KEY, Visit, console_for, task_id, wait_until, words
 from tests.console.payloads import ATTACKS, HOSTILE_PDFS, SECRET
-from tests.live import gunicorn
+from tests.live import free_port, gunicorn
 from tests.push.receiver import receiving, refused
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -387,6 +387,26 @@ def test_why_a_webhook_is_not_delivered_is_found_in_two_clicks(visit: Window, ho
         window.page.wait_for_selector("h1:text-is('Operate')")
         receiver.await_count(1)
         wait_until(window, lambda: window.page.reload() and "None." in window.page.inner_text("#deliveries tbody"))
+    window.check()
+
+
+def test_why_a_receiver_cannot_be_reached_is_found_in_two_clicks(visit: Window, hooked: str) -> None:
+    window = visit(hooked)
+    window.log_in()
+    window.send("ask")
+    window.wait_state("input-required")
+    task = task_id(window)
+    with Client(hooked) as client:
+        config = client.create_push_config(task, f"http://127.0.0.1:{free_port()}/hook")
+        window.page.click("nav >> text=Operate")
+        row = f"#deliveries tr:has(a[href*='{task}'])"
+        wait_until(window, lambda: window.page.reload() and window.page.locator(f"{row} .pill.bad").count())
+        assert "no answer: could not connect: Connection refused" in window.page.inner_text(row)
+        window.page.click(f"{row} a")
+        assert "no answer: could not connect: Connection refused" in window.page.inner_text("aside")
+        # Callers of the agent learn no more than before.
+        assert client.get_push_config(task, config.id).disabled == "no answer (2 tries)"
+        client.delete_push_config(task, config.id)
     window.check()
 
 

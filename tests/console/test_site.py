@@ -539,6 +539,26 @@ def test_a_stopped_webhook_is_shown_with_its_reason_and_enabled_again() -> None:
         assert not webhooks.of_task(Owner(), task)[0].disabled
 
 
+def test_only_operators_see_what_a_failed_delivery_met_in_the_network() -> None:
+    people = {"a-token": Principal(id="ada"), "r-token": Principal(id="root")}
+    options = ConsoleOptions(operator=lambda principal: principal.id == "root")
+    with A2AApp(make_agent(), auth=BearerAuth(people), console=options, push=True) as app:
+        task = send(as_person(app, "a-token"), "ask")["id"]
+        webhooks, owner = app.store.webhooks, Owner(id="ada")
+        assert webhooks is not None
+        webhooks.put(
+            owner, Webhook(TaskPushNotificationConfig(url="https://x.test", id="h", task_id=task), "1.0"), most=1
+        )
+        held = webhooks.claim(webhooks.of_task(owner, task)[0], "test")
+        assert held is not None
+        error = "no answer: could not connect: Connection refused"
+        webhooks.settle(replace(held, tries=1, error=error, error_ms=1), release=True)
+        own, root = as_person(app, "a-token").get(f"/console/a/agent/t/{task}").text, as_person(app, "r-token")
+        assert ("<dd>no answer, " in own, "could not connect" in own) == (True, False)
+        for page in (f"/console/a/agent/t/{task}?owner=ada", "/console/operate"):
+            assert error in root.get(page).text
+
+
 def test_operators_see_the_server_and_other_callers_do_not(secured: A2AApp) -> None:
     send(as_person(secured, "a-token"), "hello")
     send(as_person(secured, "b-token"), "ask")

@@ -173,7 +173,7 @@ def test_a_certificate_of_an_untrusted_authority_is_refused(authority: Authority
     with (
         secure(authority, says(b"fine"), "127.0.0.1") as server,
         outbound() as out,
-        pytest.raises(NoResponseError, match="no TLS connection"),
+        pytest.raises(NoResponseError, match="no TLS connection: unable to get local issuer certificate"),
     ):
         out.request("GET", f"https://127.0.0.1:{server.port}/")
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -18,6 +20,7 @@ from a2a_sync import InputRequired, PushOptions, SQLiteStore, URLGuard
 from a2a_sync import operations as op
 from a2a_sync.codec import by_version
 from a2a_sync.push import PushRefusedError, PushRequest
+from a2a_sync.push.delivery import public_error
 from a2a_sync.push.notification import SHORTENED
 from a2a_sync.stores.base import COMPACT_FROM, Owner
 from a2a_sync.testing.storecontract.making import expire_all
@@ -29,6 +32,7 @@ from a2a_sync.types import (
     TaskPushNotificationConfig,
 )
 from tests.engine import TIMEOUT, Background, Gate, Served, eventually, serving
+from tests.live import free_port
 from tests.push.receiver import LOOPBACK, Receiver, hanging, receiving, refused, state, taken, texts
 
 pytestmark = pytest.mark.timeout(60)
@@ -341,6 +345,36 @@ def test_the_last_error_and_its_time_are_stored_before_the_webhook_is_disabled(s
     assert abs(time.time() * 1000 - hook.error_ms) < 600_000
 
 
+def find_no_host(*_: Any) -> Any:
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (f"http://127.0.0.1:{free_port()}/hook", "could not connect: Connection refused"),
+        ("http://nowhere.example.com/hook", "could not connect: Name or service not known"),
+        ("https://127.0.0.1:{port}/hook", "no TLS connection: the certificate or the TLS version is not accepted"),
+        ("http://127.0.0.1:{port}/hook", "no response arrived in time"),
+    ],
+)
+def test_operators_see_why_a_receiver_cannot_be_reached_and_callers_do_not(serve, receiver, url, reason):
+    receiver.plan(then=hanging)
+    guard = URLGuard(allow=["127.0.0.1"], resolve=find_no_host if "nowhere" in url else None)
+    served = serve(count, push=replace(SWIFT, url_guard=guard, timeout=0.3, max_attempts=2))
+    config = TaskPushNotificationConfig(url=url.format(port=urlsplit(receiver.url).port), id="mine")
+    task = served.send("1", task_push_notification_config=config)
+    stored = eventually(lambda: (one := webhook(served, task.id)).disabled and one, "disabling")
+    assert stored.error == f"no answer: {reason}"
+    assert public_error(stored.error) == "no answer"
+    # What the protocol shows, in each version.
+    for version in ("1.0", "0.3"):
+        request = GetTaskPushNotificationConfigRequest(task_id=task.id, id="mine")
+        shown = served.call(op.GET_PUSH_CONFIG, request, version=version)
+        assert shown.metadata == {WEBHOOK_DISABLED: "no answer (2 tries)"}
+        assert reason not in json.dumps(by_version(version).dump(shown))
+
+
 def test_a_disabled_webhook_gets_nothing_until_it_is_set_again_and_then_what_it_missed(serve, receiver):
     receiver.plan(then=refused(410))
     served = serve(count)
@@ -375,6 +409,7 @@ def test_an_address_that_became_forbidden_is_not_called(serve, receiver, caplog)
         LOOPBACK.url_guard._allowed = allowed
     # No more than for a receiver that cannot be reached: else webhooks would map the server's network.
     assert webhook(served, task.id).disabled == "no answer (2 tries)"
+    assert "leads to an address that is private" in webhook(served, task.id).error
     assert "URLGuard(allow=['the host']) permits it" in caplog.text
     assert len(receiver.tried) == 1
 
