@@ -69,6 +69,11 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=True, resolve_path=True
 @click.option(
     "--grpc-tls-ca", metavar="FILE", type=_FILE, help="Require client certificates of these authorities, PEM."
 )
+@click.option(
+    "--grpc-behind-proxy",
+    is_flag=True,
+    help="Only a proxy connects to --grpc, such as nginx or Envoy; needed without --grpc-tls-ca where other machines reach the address.",
+)
 @click.option("--grpc-reflection", is_flag=True, help="List the services of --grpc for tools like grpcurl.")
 @click.option("--reload", is_flag=True, help="Restart when the code changes.")
 @click.argument("gunicorn_arguments", metavar="[-- ARGUMENTS]", nargs=-1, type=click.UNPROCESSED)
@@ -88,6 +93,7 @@ def serve(
     grpc_tls_cert: str | None,
     grpc_tls_key: str | None,
     grpc_tls_ca: str | None,
+    grpc_behind_proxy: bool,
     grpc_reflection: bool,
     reload: bool,
     gunicorn_arguments: tuple[str, ...],
@@ -101,9 +107,9 @@ def serve(
         raise click.UsageError("--gevent needs gevent: pip install 'a2a-sync[gevent]'")
     tls = (grpc_tls_cert, grpc_tls_key, grpc_tls_ca)
     grpc_address = None
-    if grpc or grpc_url or any(tls) or grpc_reflection:
+    if grpc or grpc_url or any(tls) or grpc_behind_proxy or grpc_reflection:
         grpc_address = _check_grpc(grpc, grpc_url, host, gevent)
-        grpc_url = _check_grpc_tls(grpc_address, grpc_url, *tls)
+        grpc_url = _check_grpc_tls(grpc_address, grpc_url, *tls, grpc_behind_proxy)
         if grpc_reflection and find_spec("grpc_reflection") is None:
             raise click.UsageError("--grpc-reflection needs grpcio-reflection: pip install 'a2a-sync[grpc]'")
     threads = threads or (1000 if gevent else 32)
@@ -123,6 +129,7 @@ def serve(
         served.GRPC_CERT: grpc_tls_cert,
         served.GRPC_KEY: grpc_tls_key,
         served.GRPC_CA: grpc_tls_ca,
+        served.GRPC_BEHIND_PROXY: "1" if grpc_behind_proxy else None,
         served.GRPC_REFLECTION: "1" if grpc_reflection else None,
     }
     for name in settings:
@@ -175,16 +182,23 @@ def _check_grpc(address: str | None, url: str | None, default_host: str, gevent:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _check_grpc_tls(address: str, url: str | None, cert: str | None, key: str | None, ca: str | None) -> str | None:
+def _check_grpc_tls(
+    address: str, url: str | None, cert: str | None, key: str | None, ca: str | None, behind_proxy: bool
+) -> str | None:
     """The address for the card, which says that it is encrypted."""
+    from a2a_sync.grpc.server import TLS, is_local
+
     if (cert is None) != (key is None):
         raise click.UsageError("--grpc-tls-cert and --grpc-tls-key belong together")
+    if ca is not None and cert is None:
+        raise click.UsageError("--grpc-tls-ca needs --grpc-tls-cert and --grpc-tls-key")
+    if ca is None and not behind_proxy and not is_local(address):
+        raise click.UsageError(
+            f"--grpc: other machines reach {address}, and gRPC does not bound the memory that their clients take; give --grpc-tls-ca,"
+            " or --grpc-behind-proxy where only a proxy (nginx, Envoy) connects, or use 127.0.0.1"
+        )
     if cert is None or key is None:
-        if ca is not None:
-            raise click.UsageError("--grpc-tls-ca needs --grpc-tls-cert and --grpc-tls-key")
         return url
-    from a2a_sync.grpc import TLS
-
     try:
         TLS(cert, key, ca).credentials()
     except (OSError, ValueError) as error:

@@ -23,7 +23,7 @@ TARGET, STORE, URL, DEBUG = "A2A_SYNC_TARGET", "A2A_SYNC_STORE", "A2A_SYNC_URL",
 CONSOLE = "A2A_SYNC_CONSOLE"
 GRPC, GRPC_URL, GRPC_THREADS = "A2A_SYNC_GRPC", "A2A_SYNC_GRPC_URL", "A2A_SYNC_GRPC_THREADS"
 GRPC_CERT, GRPC_KEY, GRPC_CA = "A2A_SYNC_GRPC_CERT", "A2A_SYNC_GRPC_KEY", "A2A_SYNC_GRPC_CA"
-GRPC_REFLECTION = "A2A_SYNC_GRPC_REFLECTION"
+GRPC_REFLECTION, GRPC_BEHIND_PROXY = "A2A_SYNC_GRPC_REFLECTION", "A2A_SYNC_GRPC_BEHIND_PROXY"
 
 
 _LOG_FORMAT = "%(asctime)s [%(process)d] [%(levelname)s] %(name)s: %(message)s"
@@ -62,6 +62,7 @@ def _grpc_server(site: A2AApp | AgentHost) -> Component:
         url=variables.get(GRPC_URL) or None,
         threads=int(variables[GRPC_THREADS]),
         reflection=bool(variables.get(GRPC_REFLECTION)),
+        behind_proxy=bool(variables.get(GRPC_BEHIND_PROXY)),
     )
 
 

@@ -21,6 +21,7 @@ from a2a_sync.multiagent.host import AgentHost
 from a2a_sync.server.service import AgentService
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.app import A2AApp
+from a2a_sync.wsgi.pages import host_name, is_loopback
 
 logger: Final = get_logger(__name__)
 
@@ -88,9 +89,12 @@ class GRPCServer(Component):
             `Limits.max_open_streams` bounds streams and blocking sends.
         reflection: lists the services and their messages for tools like grpcurl, to everyone who can connect. Needs
             grpcio-reflection.
+        behind_proxy: only a proxy that limits the size of heads (nginx, Envoy) connects to the port. An address that other machines
+            reach needs that, or `TLS.client_ca`: gRPC has no bound for the memory that heads of hostile clients take.
 
     Raises:
-        ValueError: no protocol version that is served exists over gRPC.
+        ValueError: no protocol version that is served exists over gRPC; or other machines reach the address, and there is
+            neither `TLS.client_ca` nor `behind_proxy`.
         RuntimeError: the process is patched by gevent.
         OSError: from `start`: the address cannot be bound, or a file of `tls` cannot be read.
     """
@@ -104,9 +108,15 @@ class GRPCServer(Component):
         url: str | None = None,
         threads: int = 32,
         reflection: bool = False,
+        behind_proxy: bool = False,
     ) -> None:
         if patched():
             raise RuntimeError(_GEVENT)
+        if not (behind_proxy or is_local(address) or (tls is not None and tls.client_ca is not None)):
+            raise ValueError(
+                f"GRPCServer: other machines reach {address}, and gRPC does not bound the memory that their clients take; set"
+                " client_ca in tls=TLS(…), or behind_proxy=True where only a proxy (nginx, Envoy) connects, or use 127.0.0.1"
+            )
         self._site = site
         self._address = address
         self._tls = tls
@@ -248,6 +258,12 @@ class GRPCServer(Component):
         self._sends.close()
         self._call_threads.shutdown()
         self._closed.set()
+
+
+def is_local(address: str) -> bool:
+    """Only this machine reaches `address`: a loopback address, or a socket of Unix."""
+    host = host_name(address)
+    return host == "localhost" or is_loopback(host) or address.startswith(("unix:", "unix-abstract:"))
 
 
 def _services(site: A2AApp | AgentHost) -> dict[str, AgentService]:

@@ -25,4 +25,6 @@ if grpc_address := os.environ.get("GRPC"):
     from a2a_sync.grpc import GRPCServer
 
     # The app starts, drains and closes it in each worker.
-    app.register(GRPCServer(app, grpc_address, url=os.environ.get("GRPC_URL")))
+    app.register(
+        GRPCServer(app, grpc_address, url=os.environ.get("GRPC_URL"), behind_proxy="GRPC_BEHIND_PROXY" in os.environ)
+    )

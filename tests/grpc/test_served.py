@@ -135,6 +135,13 @@ def test_the_port_is_encrypted_with_the_options_for_tls(tmp_path: Path) -> None:
             client.send("2")
 
 
+def test_a_port_behind_a_proxy_listens_at_all_addresses(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    options = ("--grpc", address.replace("127.0.0.1", "0.0.0.0"), "--grpc-url", address, "--grpc-behind-proxy")
+    with serve(tmp_path, *options), Client(f"grpc://{address}", retry=PATIENT) as client:
+        assert client.send("2").task.text.split()[1:] == ["0", "1"]
+
+
 def services(address: str) -> list[str]:
     """The services that reflection lists, and that of their methods it knows the messages."""
     with grpc.insecure_channel(address) as opened:
@@ -196,6 +203,9 @@ def test_a_store_that_was_deleted_is_not_ready(tmp_path: Path) -> None:
         (["--grpc", ":0"], "needs the address of a port"),
         (["--grpc-url", "agent.example:443"], "needs the address of a port"),
         (["--grpc", "0.0.0.0:50051"], "with --grpc-url"),
+        (["--grpc", "0.0.0.0:50051", "--grpc-url", "a.example:443"], "give --grpc-tls-ca, or --grpc-behind-proxy"),
+        (["--host", "::", "--grpc", ":50051", "--grpc-url", "a.example:443"], "other machines reach [::]:50051"),
+        (["--grpc-behind-proxy"], "needs the address of a port"),
         (["--grpc", ":50051", "--gevent"], "does not work with --gevent"),
         (["--grpc", ":50051", "--grpc-tls-cert", __file__], "belong together"),
         (["--grpc", ":50051", "--grpc-tls-ca", __file__], "needs --grpc-tls-cert and --grpc-tls-key"),

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -755,8 +756,36 @@ def test_an_address_without_an_agent_is_a_connect_error() -> None:
 def test_a_port_that_is_not_there_is_an_error() -> None:
     app = A2AApp(Worker())
     with pytest.raises(OSError, match=r"gRPC cannot listen at 203\.0\.113\.1:1"):
-        GRPCServer(app, "203.0.113.1:1").start()
+        GRPCServer(app, "203.0.113.1:1", behind_proxy=True).start()
     app.close(timeout=0)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["0.0.0.0:0", "[::]:0", "203.0.113.1:1", "agent.example:1", ":1", "ipv4:0.0.0.0:1", "localhost@0.0.0.0:1"],
+)
+def test_an_address_that_other_machines_reach_needs_client_certificates_or_a_proxy(
+    address: str, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    encrypted = TLS(*authority.issue("localhost"))
+    verified = encrypted._replace(client_ca=authority.ca)
+    for tls in (None, encrypted):
+        with A2AApp(Worker()) as app, pytest.raises(ValueError, match="or behind_proxy=True"):
+            GRPCServer(app, address, tls=tls)
+    for options in ({"tls": verified}, {"behind_proxy": True}):
+        with A2AApp(Worker()) as app:
+            GRPCServer(app, address, **options).close()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:0", "localhost:0", "unix:{}/port", "unix-abstract:{}"])
+def test_this_machine_needs_neither(address: str, tmp_path: Path) -> None:
+    address = address.format(tmp_path)
+    with A2AApp(Worker()) as app, closing(GRPCServer(app, address)) as server:
+        server.start()
+        target = address if address.startswith("unix") else f"{address.removesuffix('0')}{server.port}"
+        with grpc.insecure_channel(target) as opened:
+            assert opened.unary_unary(path("SendMessage"))(send_data("hi"), timeout=30)
 
 
 def test_a_version_of_grpcio_that_lacks_what_is_used_is_refused_when_imported() -> None:

@@ -60,8 +60,10 @@ def envoy(folder: Path, authority: Authority, grpc: str, http: str) -> Iterator[
 def test_envoy_passes_grpc_and_http_of_the_recipe(tmp_path: Path) -> None:
     authority, grpc = Authority(tmp_path), str(free_port())
     command = shlex.split(unit()["Service"]["ExecStart"])
+    # As in Compose, where the proxy is another container.
+    environment = {"GRPC": f"0.0.0.0:{grpc}", "GRPC_URL": "grpcs://agents.example.com:443", "GRPC_BEHIND_PROXY": "1"}
     with (
-        served(command, tmp_path, GRPC=f"{HOST}:{grpc}", GRPC_URL="grpcs://agents.example.com:443") as server,
+        served(command, tmp_path, **environment) as server,
         envoy(tmp_path, authority, grpc, re.sub(r".*:", "", server.url)) as port,
     ):
         with Client(f"grpcs://localhost:{port}", verify=str(authority.ca), retry=PATIENT) as client:
