@@ -40,11 +40,11 @@ demo: $(VENV)/.stamp-base ## Serve an agent, call it, show what it does; results
 	@$(BIN)/python examples/demo.py demo-output
 
 test: $(VENV)/.stamp-test ## Run the tests of every module, the scenarios and the documentation: minutes
-	$(SHARED) $(CHECKED:%=--ignore=tests/%) $(APART:%=--ignore=tests/%)
+	$(SHARED) -m "not slow" $(CHECKED:%=--ignore=tests/%) $(APART:%=--ignore=tests/%)
 
 check: $(VENV)/.stamp-test ## Run the rest: conformance, faults, hostile input, servers, property tests in depth (longer)
 	$(SHARED) $(CHECKED:%=tests/%)
-	$(SHARED) --hypothesis-profile=deep -m hypothesis $(CHECKED:%=--ignore=tests/%) $(APART:%=--ignore=tests/%)
+	$(SHARED) --hypothesis-profile=deep -m "hypothesis or slow" $(CHECKED:%=--ignore=tests/%) $(APART:%=--ignore=tests/%)
 
 test-gevent: $(VENV)/.stamp-test ## Run them once more with a standard library that gevent has patched
 	$(BIN)/python -m tests.gevent_suite $(PYTEST_ARGS)

@@ -227,9 +227,10 @@ class Page:
         self._server.enter_context(server)
 
     def _environment(self) -> dict[str, str]:
-        """The page's modules first, then the package under test with its plugin."""
+        """The page's modules first, then the package under test with its plugin; the others are of no use to a page and start slowly."""
         return {
             "PYTHONPATH": os.pathsep.join([str(self.folder), str(ROOT)]),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTEST_PLUGINS": "a2a_sync.testing.plugin",
         }
 

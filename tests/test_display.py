@@ -88,6 +88,7 @@ def test_a_link_in_the_folder_leads_no_file_elsewhere(tmp_path: Path) -> None:
     assert not elsewhere.exists()
 
 
+@pytest.mark.slow
 def test_very_many_files_of_one_name_are_saved_in_linear_time(tmp_path: Path) -> None:
     many = Artifact(name="many", parts=(FilePart(raw=b"x", filename="same.bin", media_type="a/b"),) * 1_000)
     tries = 0

@@ -596,6 +596,7 @@ print(json.dumps([name for name in found if name.startswith("a2a_sync") and isin
 """
 
 
+@pytest.mark.slow
 def test_logger_names() -> None:
     paths = [path.relative_to(PACKAGE.parent).with_suffix("") for path in sorted(PACKAGE.rglob("*.py"))]
     # What `a2a-sync serve` loads in a worker process: these read its environment, and one applies gevent's patches.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.later_features import FEATURES
 from tests.metrics import ROOT, Definitions
 
 
+@pytest.mark.slow
 def test_every_listed_definition_exists() -> None:
     found = Definitions(ROOT)
     for feature in FEATURES:

@@ -13,6 +13,8 @@ from a2a_sync import A2AApp, Agent, Client, Limits, Message, URLGuard
 from a2a_sync.lifecycle import TRANSITIONS
 from tests.live import ROOT
 
+pytestmark = pytest.mark.slow
+
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
 from errortexts import ErrorText, error_texts  # noqa: E402

@@ -108,6 +108,7 @@ def hits_of(path: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_no_file_uses_a_banned_expression() -> None:
     found = [hit for path in texts() for hit in hits_of(path)]
     assert not found, "\n".join(found)

@@ -339,6 +339,7 @@ def test_any_iterable_can_be_streamed_and_is_closed(serve):
     assert chunks.closed
 
 
+@pytest.mark.slow
 def test_ten_thousand_chunks_arrive_whole(serve):
     def handler(message, context):
         for number in range(10_000):

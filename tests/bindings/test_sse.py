@@ -227,6 +227,7 @@ def cpu(body: bytes, at_once: int) -> float:
     return time.thread_time() - start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("small", "large"),
     [

@@ -48,6 +48,7 @@ def test_an_unknown_shell_is_wrong_usage(run: Run) -> None:
     assert run("completion", "tcsh").exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.parametrize("shell", _SHELLS)
 def test_a_shell_completes_commands_options_files_and_folders(shell: str, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ Run = Callable[..., Result]
 SITES = {"plain": (), "flask": ("--flask",), "django": ("--django",)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", SITES)
 def test_the_tests_of_a_project_pass_and_its_dockerfile_serves_the_agent(variant: str, tmp_path: Path) -> None:
     project = create(tmp_path, *SITES[variant])

@@ -118,6 +118,7 @@ def test_copies_go_from_a_file_to_a_database(run: Callable[..., Result], url: st
 _ENDLESS = "WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number) SELECT"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "table", "rows"),
     [
@@ -138,6 +139,7 @@ def test_a_file_that_never_ends_is_given_up(
     assert "takes too long to read" in result.stderr
 
 
+@pytest.mark.slow
 def test_control_c_ends_the_upgrade_of_a_file_that_never_ends(url: str) -> None:
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
         database.execute("ALTER TABLE a2a_meta RENAME TO other")

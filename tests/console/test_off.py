@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from statistics import median
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 _APP = """
 import json, os, sys, threading, time
@@ -100,6 +102,7 @@ def run(folder: Path, code: str, console: bool = False) -> list[list[str]]:
     return printed
 
 
+@pytest.mark.slow
 def test_without_console_the_same_modules_functions_and_threads_are_used_as_without_its_code(tmp_path: Path) -> None:
     ours, bare = run(ROOT, _STRUCTURE), run(without_console(tmp_path), _STRUCTURE)
     names = ("modules", "packages", "functions of a send and of the card", "threads", "status of /console/")

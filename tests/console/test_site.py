@@ -413,6 +413,7 @@ def frames(answer: TestResponse) -> list[tuple[int, Any]]:
     return [(int(block.split("\n")[0][4:]), json.loads(block.split("data: ")[1])) for block in blocks]
 
 
+@pytest.mark.slow
 def test_the_page_of_very_many_messages_and_artifacts_takes_time_in_proportion() -> None:
     """Each message was compared with each artifact: 100,000 of both, as of a hostile agent, took minutes for each page."""
     from a2a_sync.console.record import read_record

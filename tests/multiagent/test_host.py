@@ -626,6 +626,7 @@ def test_a_server_that_stops_ends_the_runs_of_all_agents(tmp_path: Path) -> None
                 assert client.get_task(task_id).text == "server stopped"
 
 
+@pytest.mark.slow
 @pytest.mark.live
 def test_several_workers_with_tasks_in_memory_are_refused() -> None:
     options = ("tests.agents.many:host()", "-c", "python:a2a_sync.gunicorn")

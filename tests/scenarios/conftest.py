@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from wsgiref.validate import validator
@@ -73,12 +73,19 @@ def serving(transport: str, folder: Path) -> Iterator[MakeClientOf]:
         app.close(timeout=0)
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], MakeClientOf]]:
+    """`serving`, with one agent for all versions and bindings of a transport: starting a server takes a second."""
+    with ExitStack() as stack:
+        yield cache(lambda transport: stack.enter_context(serving(transport, tmp_path_factory.mktemp("scenario"))))
+
+
 @pytest.fixture(scope="module", params=WAYS)
-def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
+def way(request: pytest.FixtureRequest, served: Callable[[str], MakeClientOf]) -> Way:
     """The transport to the agent, the protocol version and the binding."""
     transport, version, binding = request.param
-    with serving(transport, tmp_path_factory.mktemp("scenario")) as make:
-        yield lambda: make(version, binding), version, binding or ""
+    make = served(transport)
+    return lambda: make(version, binding), version, binding or ""
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 from pathlib import Path
 
+import pytest
+
 from a2a_sync.stores.base import RunToken, StoredState
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.testing.storecontract.contexts import count_up
@@ -19,6 +21,7 @@ def _count_in_a_process(path: Path, token: RunToken, times: int) -> None:
         store.close()
 
 
+@pytest.mark.slow
 def test_processes_that_count_in_one_state_lose_no_step(tmp_path):
     path = tmp_path / "tasks.db"
     store = SQLiteStore(path, busy_timeout=TIMEOUT)

@@ -133,6 +133,7 @@ def test_the_messages_of_a_removed_task_are_not_kept():
     assert run.head.id not in store._histories._kept
 
 
+@pytest.mark.slow
 def test_large_data_is_kept_as_json_when_it_was_read_and_when_it_was_compacted():
     store = MemoryStore()
     run = begin(store, context_id="c-1", text="message 0")

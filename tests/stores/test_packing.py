@@ -84,6 +84,7 @@ def test_the_garbage_collector_has_nothing_to_do_with_a_usual_event(event):
     assert not gc.is_tracked(packed)
 
 
+@pytest.mark.slow
 def test_large_data_takes_little_more_memory_than_its_json():
     def short_keys(part: int) -> dict[str, int]:
         return {f"{part}-{key}": key for key in range(20_000)}

@@ -8,6 +8,8 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from a2a_sync.stores.sqlite import SQLiteStore
 from a2a_sync.testing.storecontract.making import MINE, chunk, expire_all, long, resume, status
 from a2a_sync.types import TaskState
@@ -19,6 +21,7 @@ def rows_of(path: Path) -> dict[str, int]:
         return {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for (name,) in tables}
 
 
+@pytest.mark.slow
 def test_a_swept_file_has_no_rows_left_and_the_pages_are_used_again(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     store = SQLiteStore(path)

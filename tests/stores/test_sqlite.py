@@ -282,6 +282,7 @@ def processes(path: Path, count: int, tasks: int, chunks: int) -> list[list[str]
     return [out.split() for out, _ in printed]
 
 
+@pytest.mark.slow
 def test_eight_processes_that_start_at_once_on_an_empty_file_all_come_up(path, make_store):
     made = processes(path, 8, 5, 1)
     store = make_store()
@@ -556,6 +557,7 @@ class Steps:
         return self.taken - before
 
 
+@pytest.mark.slow
 def test_no_operation_costs_more_steps_when_more_tasks_are_stored(make_store, monkeypatch):
     steps = Steps(monkeypatch)
     store = make_store()
@@ -591,6 +593,7 @@ def test_no_operation_costs_more_steps_when_more_tasks_are_stored(make_store, mo
     assert {name: cost for name, cost in many.items() if cost > 1.2 * few[name] + 3} == {}
 
 
+@pytest.mark.slow
 def test_the_thousandth_turn_costs_as_many_steps_as_an_early_one(make_store, monkeypatch):
     steps = Steps(monkeypatch)
     store = make_store()
@@ -622,6 +625,7 @@ def test_many_chunks_are_not_folded_again_at_each_read(make_store, monkeypatch):
     assert 0 < again < first / 5
 
 
+@pytest.mark.slow
 def test_reading_a_growing_artifact_writes_no_more_than_its_chunks_did(path, make_store):
     store = make_store()
     run = begin(store)
@@ -667,6 +671,7 @@ def _bytes_written() -> int:
     return int(dict(line.split(": ") for line in lines)["wchar"])
 
 
+@pytest.mark.slow
 def test_four_times_the_chunks_write_four_times_the_rows_and_bytes(tmp_path):
     small = written(tmp_path / "small.db", 8_000)
     large = written(tmp_path / "large.db", 32_000)

@@ -16,6 +16,7 @@ from tests.live import ROOT, gunicorn, gunicorn_gevent
 WHOLE = ["working", "one ", "two", "completed"]
 
 
+@pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.parametrize("serve", [gunicorn, gunicorn_gevent])
 @pytest.mark.parametrize("target", ["app", "broken"])

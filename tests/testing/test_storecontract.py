@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.testing.test_plugin import PLUGIN, run
 
 SUITE = """
@@ -39,6 +41,7 @@ def test_a_store_that_keeps_the_contract_passes(tmp_path: Path) -> None:
     assert int(done.stdout.rpartition(" passed")[0].split()[-1]) > 100
 
 
+@pytest.mark.slow
 def test_a_wrong_store_gets_the_actual_and_the_expected_value(tmp_path: Path) -> None:
     suite = SUITE.replace("class Theirs(MemoryStore):\n    pass\n", WRONG)
     done = run(tmp_path, suite, "-p", PLUGIN, "-k", "tasks_are_listed_by_status_time_then_id")
@@ -46,6 +49,7 @@ def test_a_wrong_store_gets_the_actual_and_the_expected_value(tmp_path: Path) ->
     assert "At index 0 diff" in done.stdout, "assertions are rewritten, so that values are shown"
 
 
+@pytest.mark.slow
 def test_a_suite_without_stores_says_what_is_missing(tmp_path: Path) -> None:
     suite = SUITE[: SUITE.index("    @pytest.fixture")].replace(
         "class TestTheirs(StoreContract):", "class TestTheirs(StoreContract): pass"

@@ -330,6 +330,7 @@ def test_a_host_that_no_url_can_be_made_of_is_refused(host: str) -> None:
     assert card(peer(), host=host).status == 400
 
 
+@pytest.mark.slow
 def test_many_host_names_do_not_fill_the_memory() -> None:
     server = Peer(A2AApp(greeter("x" * 50_000)))
     card(server)
