@@ -26,7 +26,8 @@ from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext
 from a2a_sync.bindings.registry import BINDINGS
-from a2a_sync.codec import VERSIONS, by_version
+from a2a_sync.card import AgentCard
+from a2a_sync.codec import by_version
 from a2a_sync.console.access import (
     HEADERS,
     PREFIX,
@@ -45,7 +46,7 @@ from a2a_sync.console.live import LogStream, log_rows
 from a2a_sync.console.markup import PageMarkdown, as_tree, clean, cut, is_link
 from a2a_sync.console.operate import MINUTES, Explanation, explain, read_state
 from a2a_sync.console.record import ROWS, Record, find_part, read_record, row_of
-from a2a_sync.console.snippets import as_curl, as_python, read_request
+from a2a_sync.console.snippets import Commands, Credential, credentials_for
 from a2a_sync.console.tasks import PERIODS, Filters, Page, Row, list_all, list_own, owner_with
 from a2a_sync.console.values import content_of, data_tree, kind_of, table_of
 from a2a_sync.errors import (
@@ -355,7 +356,7 @@ class Pages:
         return redirect(f"{request.root_path}{PREFIX}/login")
 
     def _agent(self, place: Place) -> Response:
-        card = place.app.agent_card(address_of_agent(place, mounted=self._mounted)[0])
+        card = place.app.agent_card(address_of_agent(place, mounted=self._mounted))
         try:
             recent = self._list(place, Filters(), "").rows[:8]
         except (AgentError, StoreError):
@@ -429,13 +430,13 @@ class Pages:
         log = place.app.store.log(place.owner, task_id, after=after, limit=ROWS, max_bytes=1024 * 1024)
         rows = [row_of(entry) for entry in log.entries]
         first = next((message for message in record.task.history if message.role is Role.USER), None)
-        address, version = address_of_agent(place, mounted=self._mounted)
+        address = address_of_agent(place, mounted=self._mounted)
         card = place.app.agent_card(address)
-        secured = place.app.service.secured if place.remote is None else bool(card.security_schemes)
         remote_ids = record.task.metadata.get(REMOTE) if place.remote is not None else None
         known_id = (
             task_id if place.remote is None else remote_ids.get("task", "") if isinstance(remote_ids, dict) else ""
         )
+        commands = Commands(card, address, _credentials(place, card))
         return self._render(
             place.request,
             "task.html",
@@ -455,11 +456,10 @@ class Pages:
             remote_ids=remote_ids,
             forms=[] if place.remote is None or not place.remote.is_unsent(task_id) else credential_forms(card),
             frames=[] if place.remote is None else [frame_row(one) for one in place.remote.frames.of_task(task_id)],
-            read=read_request(address, known_id, version) if version and known_id else None,
-            secured=secured,
+            commands=commands.of_task(known_id),
             first=first,
-            curl=as_curl(address, first, version=version, secured=secured) if first and version else "",
-            python=as_python(address, first, secured=secured) if first else "",
+            curl=commands.curl(first) if first else "",
+            python=commands.python(first) if first else "",
             webhooks=self._webhooks(place, task_id),
             may_enable=place.app.service.engine.push_configs is not None,
             now_ms=time.time() * 1000,
@@ -702,20 +702,22 @@ class Pages:
 # -- values -------------------------------------------------------------------------------------------------------------
 
 
-def address_of_agent(place: Place, *, mounted: bool) -> tuple[str, str]:
-    """The URL at which programs call the agent of a page, and its version of JSON-RPC, or ``""`` without JSON-RPC.
+def address_of_agent(place: Place, *, mounted: bool) -> str:
+    """The URL that clients of the agent of a page are made with. `mounted`: below the address of a host."""
+    if place.remote is not None:
+        return place.remote.url
+    return address_of(place.request) + (f"{place.name}/" if mounted else "")
 
-    `mounted`: below the address of a host.
-    """
-    address = "" if place.remote is not None else address_of(place.request) + (f"{place.name}/" if mounted else "")
-    interfaces = place.app.agent_card(address).supported_interfaces
-    spoken = (
-        one for one in interfaces if one.protocol_binding.upper() == "JSONRPC" and one.protocol_version in VERSIONS
-    )
-    found = next(spoken, None)
-    if found is None:
-        return (place.remote.url if place.remote is not None else address), ""
-    return found.url, found.protocol_version
+
+def _credentials(place: Place, card: AgentCard) -> list[Credential]:
+    """The credentials of commands that call the agent of a page: of those that its card accepts, the ones in use here."""
+    if place.remote is not None:
+        return (
+            credentials_for(card, place.remote.holds) if card.security_schemes or place.remote.has_credentials else []
+        )
+    used = place.viewer.credentials
+    held = lambda one: one.name.lower() in used and used[one.name.lower()].startswith(one.prefix)  # noqa: E731
+    return credentials_for(card, held) if place.app.service.secured else []
 
 
 def _number(text: str) -> int:

@@ -20,6 +20,7 @@ from a2a_sync.card import AgentCard, create_agent_card
 from a2a_sync.client import Client, Frame, TaskStream
 from a2a_sync.console.forms import credentials_of
 from a2a_sync.console.frames import REMOTE, FrameLog
+from a2a_sync.console.snippets import Credential
 from a2a_sync.errors import (
     A2AError,
     CardAuthError,
@@ -95,6 +96,13 @@ class RemoteAgent:
     def has_credentials(self) -> bool:
         """Credentials were given, for whatever scheme."""
         return self._options.get("auth") is not None
+
+    def holds(self, credential: Credential) -> bool:
+        """A credential that was given is one like this."""
+        given = self._options.get("auth")
+        if isinstance(given, Mapping):
+            return credential.scheme in given
+        return isinstance(given, tuple) == (credential.place == "basic")
 
     def is_unsent(self, task_id: str) -> bool:
         """A message of this task waits for credentials."""

@@ -176,6 +176,8 @@ secured = A2AApp(
     | BasicAuth({"bob": "pass-of-bob"}),
     console=ConsoleOptions(operator=lambda principal: principal.id == "root"),
 )
+#: Without JSON-RPC.
+rest = A2AApp(Story(), auth=BasicAuth({"bob": "pass-of-bob"}), protocol_bindings=("HTTP+JSON",), console=True)
 
 site = Flask("site")
 site.config["SECRET_KEY"] = SECRET

@@ -173,6 +173,11 @@ def secured() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def rest() -> Iterator[str]:
+    yield from serve("rest")
+
+
+@pytest.fixture(scope="module")
 def brief() -> Iterator[str]:
     """The storyteller, which cuts each stream of a page after 0.4 s."""
     yield from serve("brief")

@@ -340,6 +340,55 @@ def test_the_page_of_a_task_has_its_time_line_log_and_commands(visit: Window, st
     window.check()
 
 
+@pytest.mark.parametrize(
+    ("agent", "scheme", "fields", "variable"),
+    [
+        ("secured", "bearer", {"secret": SECRET}, SECRET),
+        ("secured", "apiKey", {"secret": "key-of-root"}, "key-of-root"),
+        ("secured", "basic", {"user": "bob", "secret": "pass-of-bob"}, "bob:pass-of-bob"),
+        ("rest", "basic", {"user": "bob", "secret": "pass-of-bob"}, "bob:pass-of-bob"),
+    ],
+)
+def test_copied_commands_work_with_the_credentials_of_the_card(
+    visit: Window, request: pytest.FixtureRequest, agent: str, scheme: str, fields: dict[str, str], variable: str
+) -> None:
+    window = visit(request.getfixturevalue(agent))
+    window.go("/console/")
+    form = window.page.locator(f"form:has(input[value='{scheme}'])")
+    for name, value in fields.items():
+        form.locator(f"[name={name}]").fill(value)
+    form.locator("button").click()
+    window.page.wait_for_selector("h1:text-is('storyteller')")
+    window.send("ask")
+    window.wait_state("input-required")
+    window.page.reload()
+    window.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    window.page.click("#log > summary")
+    copied = []
+    for row in ("#rows > tr:first-child", "#rows > tr:last-child"):
+        window.page.click(f"{row} summary")
+        for label in ("curl", "Python"):
+            window.page.click(f"{row} >> text=Copy as {label}")
+            window.page.wait_for_selector(f"{row} >> text=Copied")
+            copied.append((label, window.page.evaluate("navigator.clipboard.readText()")))
+    window.page.click("summary:has-text('Send the first message again')")
+    for name in ("curl", "python"):
+        window.page.click(f"[data-copy={name}]")
+        window.page.wait_for_selector(f"[data-copy={name}] >> text=Copied")
+        copied.append((name, window.page.evaluate("navigator.clipboard.readText()")))
+    for label, command in copied:
+        assert fields["secret"] not in command
+        done = subprocess.run(
+            ["bash", "-c", command] if label == "curl" else [sys.executable, "-c", command],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "A2A_SYNC_AUTH": variable},
+        )
+        assert "What is your name?" in done.stdout, (command, done)
+    window.check()
+
+
 def test_the_console_of_a_host_has_all_agents(visit: Window, host: str) -> None:
     window = visit(host)
     window.log_in()

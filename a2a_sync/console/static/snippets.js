@@ -1,42 +1,48 @@
-// Commands that repeat a request: with curl, and in Python. They never contain a credential.
+// Commands that repeat a request: with curl, and in Python. They never contain a credential: the server gives the option of curl and
+// the line of Python that read each one from the environment.
 
 const quote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
-const AUTH = "A2A_SYNC_AUTH";
 
-export function asCurl({ method, url, headers, body }, secured) {
+function asCurl({ method, url, headers, json }, credentials) {
   const lines = [`curl -sS -X ${method} ${quote(url)}`];
   for (const [name, value] of Object.entries(headers)) {
     if (value !== "***") lines.push(`  -H ${quote(`${name}: ${value}`)}`);
   }
-  if (secured) lines.push(`  -H "Authorization: $${AUTH}"`);
-  if (body) lines.push(`  -d ${quote(JSON.stringify(body))}`);
+  lines.push(...credentials.map(([curl]) => `  ${curl}`));
+  if (json) lines.push(`  -d ${quote(JSON.stringify(json))}`);
   return lines.join(" \\\n");
 }
 
-export function asPython({ method, url, headers, body }, secured) {
-  const shown = Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== "***"));
-  const lines = ["import json", ...(secured ? ["import os"] : []), "", "import requests", ""];
-  lines.push(`headers = json.loads(${JSON.stringify(JSON.stringify(shown))})`);
-  if (secured) lines.push(`headers["Authorization"] = os.environ["${AUTH}"]`);
-  const json = body ? `, json=json.loads(${JSON.stringify(JSON.stringify(body))})` : "";
-  lines.push(`answer = requests.request("${method}", ${JSON.stringify(url)}, headers=headers${json})`, "print(answer.text)");
-  return lines.join("\n");
+function asPython(request, credentials) {
+  const headers = Object.fromEntries(Object.entries(request.headers).filter(([, value]) => value !== "***"));
+  return [
+    "import json",
+    ...(credentials.length ? ["import os"] : []),
+    "",
+    "import requests",
+    "",
+    `request = json.loads(${JSON.stringify(JSON.stringify({ ...request, headers }))})`,
+    ...credentials.map(([, python]) => python),
+    "print(requests.request(**request).text)",
+  ].join("\n");
 }
 
 // The request that made an entry of a log, or that reads it: a message of a user is sent again, for all others the task is read.
-export function requestOf(entry, read) {
-  if (entry?.message?.role !== "ROLE_USER" || read.body.method !== "GetTask") return read;
+export function requestOf(entry, { read, send }) {
+  if (entry?.message?.role !== "ROLE_USER" || !send) return read;
   const { taskId, contextId, ...message } = entry.message;
-  return { ...read, body: { ...read.body, method: "SendMessage", params: { message } } };
+  const request = structuredClone(send);
+  (request.json.params ?? request.json).message = message;
+  return request;
 }
 
-export function copyButtons(make, request, secured) {
+export function copyButtons(make, request, credentials) {
   const row = make("p", "row");
   for (const [label, text] of [["Copy as curl", asCurl], ["Copy as Python", asPython]]) {
     const button = make("button", "quiet", label);
     button.type = "button";
     button.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(text(request, secured));
+      await navigator.clipboard.writeText(text(request, credentials));
       button.textContent = "Copied";
     });
     row.append(button);

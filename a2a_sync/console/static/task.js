@@ -84,15 +84,16 @@ const parse = (text) => {
   }
 };
 
+const commands = JSON.parse(rows.dataset.commands);
+
 // The commands of a row are made when it is opened.
 rows.addEventListener(
   "toggle",
   ({ target }) => {
-    if (!target.open || target.querySelector("button")) return;
-    const read = JSON.parse(rows.dataset.read);
-    if (!read) return; // the agent does not serve JSON-RPC: its frames have commands
-    const request = requestOf(parse(target.querySelector("pre").textContent), read);
-    target.append(copyButtons(element, request, rows.dataset.secured));
+    if (!target.open || target.querySelector(".row")) return;
+    const request = requestOf(parse(target.querySelector("pre").textContent), commands);
+    if (request) target.append(copyButtons(element, request, commands.credentials));
+    else target.append(element("p", "row soft", commands.instead));
   },
   true,
 );
@@ -107,8 +108,8 @@ frames?.addEventListener(
     // An answer has the commands of the request before it.
     const sent = known.slice(0, place + 1).findLast((frame) => frame.sent);
     if (!sent?.whole) return;
-    const request = { method: sent.method, url: sent.url, headers: sent.headers, body: parse(sent.json) };
-    target.append(copyButtons(element, request, rows.dataset.secured));
+    const request = { method: sent.method, url: sent.url, headers: sent.headers, json: parse(sent.json) ?? undefined };
+    target.append(copyButtons(element, request, commands.credentials));
   },
   true,
 );

@@ -1,0 +1,261 @@
+"""Commands that the pages show, executed: they send a message again, with the credentials that the agent's card requires."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import requests
+from werkzeug.serving import make_server
+
+from a2a_sync import A2AApp, Agent, Client, DataPart, FilePart, Message, RequestContext, TextPart
+from a2a_sync.auth import ApiKeyAuth, BasicAuth, BearerAuth
+from a2a_sync.card import (
+    AgentCard,
+    AgentInterface,
+    APIKeySecurityScheme,
+    ClientCredentialsOAuthFlow,
+    HTTPAuthSecurityScheme,
+    MutualTlsSecurityScheme,
+    OAuth2SecurityScheme,
+    OpenIdConnectSecurityScheme,
+    SecurityRequirement,
+    create_agent_card,
+)
+from a2a_sync.client import ApiKey
+from a2a_sync.console.snippets import Commands, Credential, credentials_for
+from a2a_sync.types import Role
+from tests.engine import TIMEOUT
+
+pytestmark = pytest.mark.skipif(
+    not all(map(find_spec, ("jinja2", "markdown_it", "nh3"))), reason="the extra 'console' is not installed"
+)
+SECRET = 's3cret of-these "tests" $HOME'  # of no other server
+TOKEN = "s3cret.of-these~tests/+=="
+PNG = bytes(range(256))
+PARTS = (
+    TextPart('It\'s the "first" $HOME\n`id` \\ 🐧'),
+    TextPart("# Notes", media_type="text/markdown"),
+    FilePart(raw=PNG, filename="a'b.png", media_type="image/png"),
+    FilePart(url="https://files.example.com/x?a=1&b='2'"),
+    DataPart({"day": [1, 2.5, None, True], "it's": {"nested": "\u2028\x1b"}}, media_type="application/json"),
+)
+
+
+def seen(message: Message) -> str:
+    """All of the parts of a message, as a text that two messages share only if they have the same parts."""
+    return repr([(part, getattr(part, "raw", None)) for part in message.parts])
+
+
+class Repeating(Agent):
+    name = "repeating"
+    description = "Repeats what it got"
+    input_modes = ["*/*"]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.got: list[str] = []
+
+    def handle_message(self, message: Message, context: RequestContext) -> str:
+        self.got.append(seen(message))
+        return f"message {len(self.got)}"
+
+
+@contextmanager
+def served(**options: Any) -> Iterator[tuple[str, Repeating]]:
+    """The address of an app with a console, and its agent."""
+    agent = Repeating()
+    with A2AApp(agent, console=True, **options) as app:
+        server = make_server("127.0.0.1", 0, app, threaded=True)
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", agent
+        finally:
+            server.shutdown()
+            server.server_close()
+
+
+def commands_of(page: str) -> dict[str, str]:
+    """The commands of the page of a task, by their language."""
+    found = re.findall(r'<pre tabindex="0" id="(curl|python)">(.*?)</pre>', page, re.DOTALL)
+    return {name: html.unescape(text) for name, text in found}
+
+
+def run(name: str, text: str, folder: Path, **variables: str) -> str:
+    """Execute a command as a user would, and return what it prints."""
+    program = ["bash", "-c"] if name == "curl" else [sys.executable, "-c"]
+    environment = {**os.environ, **variables}
+    done = subprocess.run([*program, text], capture_output=True, text=True, timeout=60, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+BASIC = {"auth": ("ada", SECRET)}
+SCHEMES: dict[str, tuple[Any, Any, dict[str, Any], dict[str, str]]] = {
+    # the app's auth=, the client's auth=, what opens the page, and the variables of the commands
+    "bearer": (
+        BearerAuth({TOKEN: "ada"}),
+        TOKEN,
+        {"headers": {"Authorization": f"Bearer {TOKEN}"}},
+        {"A2A_SYNC_AUTH": TOKEN},
+    ),
+    "basic": (BasicAuth({"ada": SECRET}), ("ada", SECRET), BASIC, {"A2A_SYNC_AUTH": f"ada:{SECRET}"}),
+    "header": (
+        ApiKeyAuth({SECRET: "ada"}, header="X-My-Key"),
+        ApiKey(SECRET),
+        {"headers": {"X-My-Key": SECRET}},
+        {"A2A_SYNC_AUTH": SECRET},
+    ),
+    "query": (
+        ApiKeyAuth({SECRET: "ada"}, query="my key"),
+        ApiKey(SECRET),
+        {"params": {"my key": SECRET}},
+        {"A2A_SYNC_AUTH": SECRET},
+    ),
+    "cookie": (
+        ApiKeyAuth({"s3cret-cookie": "ada"}, cookie="my_key"),
+        ApiKey("s3cret-cookie"),
+        {"cookies": {"my_key": "s3cret-cookie"}},
+        {"A2A_SYNC_AUTH": "s3cret-cookie"},
+    ),
+    "both": (
+        BasicAuth({"ada": SECRET}) & ApiKeyAuth({"key": "ada"}, header="X-My-Key"),
+        {"basic": ("ada", SECRET), "apiKey": ApiKey("key")},
+        {**BASIC, "headers": {"X-My-Key": "key"}},
+        {"A2A_SYNC_AUTH": f"ada:{SECRET}", "A2A_SYNC_AUTH_2": "key"},
+    ),
+}
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_commands_send_every_part_with_the_credentials_of_the_card(
+    tmp_path: Path, scheme: str, binding: str
+) -> None:
+    auth, given, opens, variables = SCHEMES[scheme]
+    with served(auth=auth, protocol_bindings=(binding,)) as (url, agent), Client(url, auth=given) as client:
+        task = client.send(list(PARTS), timeout=TIMEOUT).task
+        page = requests.get(f"{url}/console/a/agent/t/{task.id}", timeout=60, **opens).text
+        commands = commands_of(page)
+        assert set(commands) == {"curl", "python"}
+        for secret in variables.values():
+            assert not any(secret in text for text in commands.values())
+        for number, (name, text) in enumerate(commands.items(), 2):
+            assert f"message {number}" in run(name, text, tmp_path, **variables)
+    assert len(agent.got) == 3
+    assert len(set(agent.got)) == 1
+
+
+def test_a_large_file_is_read_by_the_program_and_curl_is_not_offered(tmp_path: Path) -> None:
+    large = FilePart(raw=os.urandom(200_000), filename="large file.bin", media_type="application/octet-stream")
+    with served(auth=BasicAuth({"ada": SECRET})) as (url, agent), Client(url, auth=("ada", SECRET)) as client:
+        task = client.send([large], timeout=TIMEOUT).task
+        page = requests.get(f"{url}/console/a/agent/t/{task.id}", timeout=60, **BASIC).text
+        (tmp_path / "large_file.bin").write_bytes(large.raw or b"")
+        assert "The message is too long for a command line." in page
+        assert len(page) < 50_000
+        (command,) = commands_of(page).items()
+        run(*command, tmp_path, A2A_SYNC_AUTH=f"ada:{SECRET}")
+    assert agent.got == [agent.got[0]] * 2
+
+
+# -- which credentials --------------------------------------------------------------------------------------------------
+
+FLOW = ClientCredentialsOAuthFlow(token_url="https://login.example.com/token", scopes={})
+ALL = {
+    "bearer": HTTPAuthSecurityScheme(scheme="bearer"),
+    "oauth": OAuth2SecurityScheme(flow=FLOW),
+    "oidc": OpenIdConnectSecurityScheme(open_id_connect_url="https://login.example.com/openid"),
+    "basic": HTTPAuthSecurityScheme(scheme="Basic"),
+    "other": HTTPAuthSecurityScheme(scheme="DPoP"),
+    "key": APIKeySecurityScheme(location="header", name="X-Key"),
+    "mtls": MutualTlsSecurityScheme(),
+    "bad": APIKeySecurityScheme(location="header", name="X\r\nHost"),
+    "evil": APIKeySecurityScheme(location="query", name="'; touch hacked; $(touch hacked) `touch hacked`"),
+}
+
+
+def card_with(*alternatives: tuple[str, ...]) -> AgentCard:
+    card = create_agent_card("x", "x", skills={"x": "x"})
+    needed = tuple(SecurityRequirement(schemes=dict.fromkeys(names, ())) for names in alternatives)
+    return replace(card, security_schemes=ALL, security_requirements=needed)
+
+
+def none(credential: Credential) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ("names", "option"),
+    [
+        (("bearer",), """-H 'Authorization: Bearer '"$A2A_SYNC_AUTH\""""),
+        (("oauth",), """-H 'Authorization: Bearer '"$A2A_SYNC_AUTH\""""),
+        (("oidc",), """-H 'Authorization: Bearer '"$A2A_SYNC_AUTH\""""),
+        (("other",), """-H 'Authorization: DPoP '"$A2A_SYNC_AUTH\""""),
+        (("basic",), '-u "$A2A_SYNC_AUTH"'),
+        (("mtls",), '-E "$A2A_SYNC_CERT"'),
+        (("mtls", "key"), """-E "$A2A_SYNC_CERT" -H 'X-Key: '"$A2A_SYNC_AUTH_2\""""),
+        # A header that no request can have: as if the card named no scheme.
+        (("bad",), """-H 'Authorization: Bearer '"$A2A_SYNC_AUTH\""""),
+    ],
+)
+def test_each_scheme_of_a_card_has_its_option(names: tuple[str, ...], option: str) -> None:
+    assert " ".join(one.curl for one in credentials_for(card_with(names), none)) == option
+
+
+def test_of_several_alternatives_the_one_in_use_is_shown() -> None:
+    card = card_with(("bearer",), ("basic", "key"), ("key",))
+    assert [one.scheme for one in credentials_for(card, none)] == ["bearer"]
+    held = {"basic", "key"}
+    assert [one.scheme for one in credentials_for(card, lambda one: one.scheme in held)] == ["basic", "key"]
+
+
+def test_what_a_card_chooses_is_no_code(tmp_path: Path) -> None:
+    evil = "http://127.0.0.1:9/$(touch hacked)`touch hacked`'; touch hacked; '"
+    card = replace(
+        card_with(("evil",)),
+        supported_interfaces=(AgentInterface(url=evil, protocol_binding="JSONRPC", protocol_version="1.0"),),
+    )
+    commands = Commands(card, "http://127.0.0.1:9/", credentials_for(card, none))
+    message = Message(role=Role.USER, parts=(TextPart("'; touch hacked; '"),))
+    # An interface whose URL is not valid has no commands.
+    assert commands.curl(message) == ""
+    good = replace(card.supported_interfaces[0], url="http://127.0.0.1:9/'$x")
+    text = Commands(
+        replace(card, supported_interfaces=(good,)), "http://127.0.0.1:9/", credentials_for(card, none)
+    ).curl(message)
+    done = subprocess.run(["bash", "-c", text], cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == 7  # connection refused
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("bindings", "task", "wanted"),
+    [
+        (("GRPC", "HTTP+JSON"), "t/1", "http://127.0.0.1/api/tasks/t%2F1"),
+        (("GRPC",), "t 1", "The command line reads the task: a2a-sync get http://127.0.0.1/ 't 1'"),
+        (("HTTP+JSON",), "..", "No command can name this task"),
+        (("HTTP+JSON",), "", "The agent has not named a task yet."),
+    ],
+)
+def test_entries_have_commands_over_what_curl_speaks(bindings: tuple[str, ...], task: str, wanted: str) -> None:
+    interfaces = tuple(AgentInterface(url="/api", protocol_binding=one, protocol_version="1.0") for one in bindings)
+    card = replace(card_with(), supported_interfaces=interfaces)
+    of_task: Mapping[str, Any] = Commands(card, "http://127.0.0.1/", []).of_task(task)
+    if wanted.startswith("http"):
+        assert (of_task["read"]["url"], of_task["instead"]) == (wanted, "")
+        assert of_task["send"]["url"] == "http://127.0.0.1/api/message:send"
+    else:
+        assert of_task["instead"].endswith(wanted) or of_task["instead"].startswith(wanted)
+        assert of_task["read"] is None
