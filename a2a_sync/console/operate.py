@@ -72,16 +72,16 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One value for each of the last minutes, the oldest first."""
+    """One value for each of the last minutes, the oldest first; None where there is none. `unit` is empty for counts."""
 
     title: str
     unit: str
-    values: Sequence[float]
+    values: Sequence[float | None]
 
     @property
-    def highest(self) -> float:
+    def highest(self) -> float | None:
         """The highest value."""
-        return max(self.values)
+        return max((value for value in self.values if value is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def _plots(tasks: Sequence[TaskSummary]) -> list[Plot]:
     return [
         Plot("Tasks a minute", "", [len(each) for each in minutes]),
         Plot("Failed", "", [sum(one.state in _FAILED for one in each) for each in minutes]),
-        Plot("Median time to the end", "s", [round(median(each), 2) if each else 0 for each in ended]),
+        Plot("Median time to the end", "s", [round(median(each), 3) if each else None for each in ended]),
     ]
 
 

@@ -177,7 +177,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters.update(size=_size, age=_age, short=_short, cut=cut)
+        self._templates.filters.update(size=_size, age=_age, span=_span, plotted=_plotted, short=_short, cut=cut)
         self._templates.globals.update(
             is_link=is_link,
             shown_type=shown_type,
@@ -756,3 +756,17 @@ def _age(milliseconds: float) -> str:
         if seconds >= length:
             return f"{seconds // length} {unit}"
     return f"{seconds} s"
+
+
+def _span(seconds: float) -> str:
+    """A time as it is read best: 4 ms, 1.25 s, 3 min."""
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    return f"{seconds:.3g} s" if seconds < 100 else _age(1000 * seconds)
+
+
+def _plotted(value: float | None, unit: str) -> str:
+    """A value of a plot in words."""
+    if value is None:
+        return "none"
+    return _span(value) if unit == "s" else str(value)

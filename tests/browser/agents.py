@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -39,6 +40,9 @@ from a2a_sync.types import (
 )
 from tests.console.payloads import ATTACK, ATTACKS, HOSTILE_PDFS, PDF, PNG, SECRET, SIGNING_KEY, SVG, make_wav
 
+#: Ends the code of "stubborn", which heeds no cancel.
+_let_go = threading.Event()
+
 
 class Story(Agent):
     name = "storyteller"
@@ -65,6 +69,13 @@ class Story(Agent):
             return f"Hello, {context.ask('What is your name?')}."
         if text.startswith("hang"):
             return wait_for_the_penguin(context)
+        if text.startswith("stubborn"):
+            _let_go.clear()
+            _let_go.wait(120)
+            return "It returns at last."
+        if text.startswith("let go"):
+            _let_go.set()
+            return "Gone."
         if text.startswith("fail"):
             raise ValueError("the penguin has left")
         if text.startswith("show"):
@@ -158,6 +169,10 @@ hooked = A2AApp(
     push=PushOptions(url_guard=URLGuard(allow=["127.0.0.1"]), max_attempts=2, initial_backoff=0.1),
     console=True,
 )
+#: It tries again after 3 s, 6 s, …
+patient = A2AApp(Story(), push=PushOptions(url_guard=URLGuard(allow=["127.0.0.1"]), initial_backoff=3.0), console=True)
+#: One run at a time.
+single = A2AApp(Story(), console=True, limits=Limits(max_concurrent_runs=1))
 hostile = A2AApp(Hostile(), card=HOSTILE_CARD, console=True)
 narrow = A2AApp(Story(), console=True, limits=Limits(max_open_streams=4))
 #: Every stream of a page is cut after this time.

@@ -6,13 +6,17 @@ import os
 import re
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from werkzeug.serving import make_server
 
+from a2a_sync import A2AApp
 from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
 from tests.live import HOST, free_port, gunicorn, live_server
 
@@ -126,10 +130,25 @@ def serve(name: str, *, workers: int = 1, **environment: str) -> Iterator[str]:
         yield server.url
 
 
-def console_for(*urls: str) -> Iterator[str]:
-    """The address of ``a2a-sync console`` for these agents."""
+@contextmanager
+def served(app: A2AApp, port: int = 0) -> Iterator[str]:
+    """The address of an app of this process, whose state the test can change."""
+    server = make_server(HOST, port, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://{HOST}:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join(60)
+        app.close(1.0)
+        server.server_close()
+
+
+def console_for(*arguments: str) -> Iterator[str]:
+    """The address of ``a2a-sync console`` for these agents, with these options."""
     port = free_port()
-    command = [sys.executable, "-m", "a2a_sync", "console", *urls, "--port", str(port)]
+    command = [sys.executable, "-m", "a2a_sync", "console", *arguments, "--port", str(port)]
     with live_server(command, f"http://{HOST}:{port}/console/login", environment={KEY_VARIABLE: KEY}):
         yield f"http://{HOST}:{port}"
 

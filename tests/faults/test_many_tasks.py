@@ -25,7 +25,7 @@ from tests.console.payloads import SECRET
 pytestmark = pytest.mark.skipif(
     not all(map(find_spec, ("jinja2", "markdown_it", "nh3"))), reason="the extra 'console' is not installed"
 )
-MANY = 100_000
+MANY, FEW = 100_000, 1_000
 KEY = "the key of the tests with many tasks"  # of no other server
 PAGES = {
     "all": "/console/tasks",
@@ -42,8 +42,8 @@ PAGES = {
 }
 
 
-def make_store(path: Path) -> None:
-    """A store whose tasks are copies of one; three of them, the oldest ones, have failed."""
+def make_store(path: Path, many: int = MANY) -> None:
+    """A store whose `many` tasks are copies of one; three of them, the oldest ones, have failed."""
     agent = Agent("echo", description="Repeats")
 
     @agent.message
@@ -64,7 +64,7 @@ def make_store(path: Path) -> None:
         }
         columns = ", ".join(copied.get(name, name) for name in names)
         database.execute(
-            f"WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {MANY - 1})"
+            f"WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {many - 1})"
             f" INSERT INTO a2a_tasks SELECT {columns} FROM a2a_tasks, numbers"
         )
     database.close()
@@ -90,6 +90,16 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def browser(path: Path) -> Iterator[Browser]:
     with mock.patch.dict(os.environ, {KEY_VARIABLE: KEY}):
         make_store(path)
+        with A2AApp(Agent("echo", description="Repeats"), store=f"sqlite:///{path}", console=True) as app:
+            yield log_in(app)
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """The same pages over 1,000 tasks."""
+    path = tmp_path_factory.mktemp("few") / "tasks.db"
+    with mock.patch.dict(os.environ, {KEY_VARIABLE: KEY}):
+        make_store(path, FEW)
         with A2AApp(Agent("echo", description="Repeats"), store=f"sqlite:///{path}", console=True) as app:
             yield log_in(app)
 
@@ -163,6 +173,16 @@ def test_later_pages_take_no_longer(browser: Browser) -> None:
         path = f"/console/tasks?{older[1].replace('&amp;', '&')}"
     assert measure(browser, path) < max(3 * first, 0.02)
     assert measure(browser, "/console/tasks?before=500") < max(3 * first, 0.02)
+
+
+@pytest.mark.parametrize("name", ["all", "completed", "of the last hour", "the newest ones of an agent"])
+def test_a_page_of_100_000_tasks_takes_no_longer_than_one_of_1_000(browser: Browser, few: Browser, name: str) -> None:
+    shown = [len(re.findall(r"/console/a/agent/t/", one.get(PAGES[name]).text)) for one in (browser, few)]
+    assert shown[0] == shown[1] > 5
+    # In turn, so that both meet the same machine.
+    ratios = [measure(browser, PAGES[name]) / measure(few, PAGES[name]) for _ in range(5)]
+    sys.stdout.write(f"{name}: {' '.join(f'{ratio:.2f}' for ratio in ratios)}\n")
+    assert median(ratios) < 1.5
 
 
 def test_the_three_failed_tasks_are_found_behind_all_others(browser: Browser) -> None:
