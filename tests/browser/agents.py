@@ -40,7 +40,7 @@ from a2a_sync.types import (
 )
 from tests.console.payloads import ATTACK, ATTACKS, HOSTILE_PDFS, PDF, PNG, SECRET, SIGNING_KEY, SVG, make_wav
 
-#: Ends the code of "stubborn", which heeds no cancel.
+#: Ends the code of "stubborn", which a cancel does not end.
 _let_go = threading.Event()
 
 
