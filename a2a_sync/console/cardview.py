@@ -49,6 +49,6 @@ def _key(protected: str) -> str:
 
 def describe_scheme(scheme: Any) -> str:
     """A security scheme in a few words."""
-    words = type(scheme).__name__.removesuffix("SecurityScheme")
+    words = type(scheme).__name__.removesuffix("SecurityScheme").removesuffix("Auth")
     details = [getattr(scheme, name, "") for name in ("scheme", "location", "name", "open_id_connect_url")]
     return " ".join([words, *(str(one) for one in details if one)])

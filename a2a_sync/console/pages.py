@@ -463,7 +463,7 @@ class Pages:
             webhooks=self._webhooks(place, task_id),
             may_enable=place.app.service.engine.push_configs is not None,
             now_ms=time.time() * 1000,
-            json=json.dumps(by_version("1.0").dump(replace(record.task, artifacts=(), history=())), indent=2),
+            json=_status_json(record.task),
         )
 
     # -- remote agents --
@@ -594,8 +594,10 @@ class Pages:
             task_url=f"{place.base}/t/{quote(task_id, safe='')}",
             card_name=place.app.agent_card().name,
         )
-        body = {"version": record.version, "state": str(record.task.state), "terminal": record.task.state.terminal}
-        return _json({**body, "tree": as_tree(html)})
+        task = record.task
+        body = {"version": record.version, "state": str(task.state), "terminal": task.state.terminal}
+        facts = {"artifacts": len(task.artifacts), "json": clean(_status_json(task))}
+        return _json({**body, **facts, "tree": as_tree(html)})
 
     def _log(self, place: Place, task_id: str) -> Response:
         rows, ended = log_rows(place.app.store, place.owner, task_id, _number(place.request.args.get("after", "")))
@@ -726,6 +728,10 @@ def _number(text: str) -> int:
 
 def _json(value: Any) -> Response:
     return Response(jsontext.dumps(value, max_depth=500), 200, HEADERS, content_type="application/json")
+
+
+def _status_json(task: Task) -> str:
+    return cut(json.dumps(by_version("1.0").dump(replace(task, artifacts=(), history=())), indent=2))
 
 
 def _finalize(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,6 +56,8 @@ def test_streamed_text_appears_while_the_run_goes_on(visit: Window, story: str) 
     assert window.page.inner_text("#live .status .pill") == "working"
     window.wait_state("completed")
     assert words(window).split()[-60:] == [f"piece-{number}" for number in range(60)]
+    assert "TASK_STATE_COMPLETED" in window.page.text_content("#json")
+    assert window.page.inner_text("#artifacts") == "1"
     window.check()
 
 
@@ -65,6 +68,8 @@ def test_reloads_in_the_middle_of_a_stream_lose_and_repeat_nothing(visit: Window
     for piece in (5, 20):
         window.page.wait_for_selector(f"#live .talk:has-text('piece-{piece}')")
         window.page.reload()
+        window.page.wait_for_selector("#live .tail")
+        assert not re.search(r"piece-\d+piece", words(window))
     window.wait_state("completed")
     assert words(window).split()[-60:] == [f"piece-{number}" for number in range(60)]
     window.page.click("#log > summary")

@@ -40,7 +40,8 @@ function append(row) {
   if (!body) return;
   let tail = body.querySelector(".tail");
   if (!tail) {
-    tail = element("span", "tail");
+    // Rendered text has lost the blank at its end.
+    tail = element("span", "tail", turn.dataset.blank ? " " : "");
     const last = body.querySelector(".prose:last-of-type > p:last-child");
     (last ?? body).append(tail);
   }
@@ -156,9 +157,13 @@ async function refresh() {
   try {
     const response = await fetch(address("tree", {}));
     if (!response.ok) return;
-    const { version, state, terminal, tree } = await response.json();
+    const { version, state, terminal, artifacts, json, tree } = await response.json();
     interval = Math.max(REFRESH, SHARE * (Date.now() - refreshed));
     const replaced = replace(tree, terminal && version === Number(live.dataset.version) && state === live.dataset.state);
+    for (const [id, text] of Object.entries({ artifacts, json })) {
+      const node = document.getElementById(id);
+      if (node.textContent !== String(text)) node.textContent = text;
+    }
     live.dataset.state = state;
     live.dataset.version = version;
     pending = pending.filter((row) => row.n > version);

@@ -9,7 +9,7 @@ const TAGS = new Set([
 ]);
 const ATTRIBUTES = new Set([
   "class", "href", "src", "alt", "rel", "target", "title", "loading", "type", "role", "tabindex", "scope", "start", "controls", "open", "x", "y",
-  "width", "height", "viewbox", "preserveaspectratio", "data-artifact", "data-answer", "aria-label", "aria-live", "aria-busy",
+  "width", "height", "viewbox", "preserveaspectratio", "data-artifact", "data-blank", "data-answer", "aria-label", "aria-live", "aria-busy",
   "aria-hidden",
 ]);
 const SVG_NAMES = { viewbox: "viewBox", preserveaspectratio: "preserveAspectRatio" };
