@@ -180,7 +180,7 @@ class CallContext:
         owner: the owner of the tasks, if that is not the principal.
         peer: the network address of the caller, or ``""``.
         threaded: the call holds a thread of the server while it waits: its stream, or a blocking send.
-        deferred: a blocking send whose task goes on may return a stream of its result, so that no thread waits for it.
+        deferred: a send that waits for a task may return a stream of its result, so that no thread waits for it.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)

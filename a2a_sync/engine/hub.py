@@ -207,11 +207,11 @@ class Waiter(Closes):
     A wake-up is a hint: it may belong to an earlier run, so the store has the last word.
     """
 
-    __slots__ = ("_ended_only", "_entries", "_error", "_hub", "_signal", "_task_id", "on_wake", "stopped")
+    __slots__ = ("_ended_only", "_entries", "_error", "_hub", "_signal", "on_wake", "stopped", "task_id")
 
     def __init__(self, hub: EventHub, task_id: str, *, ended: bool = False) -> None:
         self._hub = hub
-        self._task_id = task_id
+        self.task_id: str = task_id
         self._ended_only = ended
         self._error: AgentError | None = None
         self._entries: list[Entry] = []
@@ -271,7 +271,7 @@ class Waiter(Closes):
 
     def close(self) -> None:
         """Remove the waiter from the hub. Idempotent."""
-        self._hub.remove(self._task_id, self)
+        self._hub.remove(self.task_id, self)
 
 
 class Subscription:

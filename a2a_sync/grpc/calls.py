@@ -6,6 +6,7 @@ Messages come and go as bytes, so that what cannot be decoded gets an error of t
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -25,7 +26,6 @@ from a2a_sync.grpc.streams import OpenStream, Sender
 from a2a_sync.grpc.threads import CallThreads, StreamedCall
 from a2a_sync.operations import (
     OPERATIONS,
-    SEND_MESSAGE,
     SEND_STREAMING_MESSAGE,
     AnyOperation,
     Call,
@@ -38,6 +38,7 @@ from a2a_sync.server.service import AgentService
 from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.types import SendMessageRequest
 
 logger: Final = get_logger(__name__)
 
@@ -83,8 +84,7 @@ class Methods:
         version: the protocol version.
         agents: finds the agent of each request.
         address: returns the address that results contain.
-        sender: sends the events of streams.
-        sends: sends the answers of blocking sends that have left their thread.
+        sender: sends the events of streams, and the answers of sends that have left their thread.
         threads: receive the messages of calls.
     """
 
@@ -94,14 +94,12 @@ class Methods:
         agents: Agents,
         address: Callable[[], str],
         sender: Sender,
-        sends: Sender,
         threads: CallThreads,
     ) -> None:
         self._threads = threads
         self._agents = agents
         self._address = address
         self._sender = sender
-        self._sends = sends
         self._codec: Codec = by_version(version, "GRPC")
 
     def handlers(self) -> Any:
@@ -131,10 +129,8 @@ class Methods:
         try:
             service, call = self._read(operation, method, data, rpc)
             result = service.call(call)
-            if operation.streaming:
+            if operation.streaming or isinstance(result, PendingReply):
                 self._open_stream(service, call, result, rpc)
-            elif isinstance(result, PendingReply):
-                self._open_reply(service, call, result, rpc)
             else:
                 self._answer(call, result, rpc)
             return
@@ -210,7 +206,7 @@ class Methods:
             version=self._codec.version,
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
             gone=lambda: not rpc.is_active(),
-            deferred=defers and operation is SEND_MESSAGE,
+            deferred=defers and operation.request is SendMessageRequest,
             address=self._address() if operation.addressed else "",
             peer=peer,
             # Streams leave the thread at once, and sends and other calls that wait after a moment.
@@ -220,66 +216,59 @@ class Methods:
     # -- streams --
 
     def _open_stream(self, service: AgentService, call: Call[Any, Any], events: PolledStream, rpc: Any) -> None:
+        responses, streaming = service.engine.responses, call.operation.streaming
+        pending = events if isinstance(events, PendingReply) else None
         # A stream reserves bytes until its snapshot is read, and a place until it ends.
-        leave = service.engine.responses.release_bytes()
-        numbered = protobuf.EVENT_NUMBERS in call.context.headers
+        leave = responses.release_bytes()
+        numbered = streaming and protobuf.EVENT_NUMBERS in call.context.headers
+        encode = self._encode_numbered if numbered else self._encode
+
+        def encode_pending(item: StreamItem) -> bytes:
+            nonlocal leave
+            try:
+                if streaming:
+                    return encode(item)
+                body = self._encode_result(call, item.event)
+            finally:
+                # What this thread has reserved; another one may end the call.
+                leave = leave or responses.release_bytes()
+            _send_headers(call, rpc)
+            return body
 
         def finish(error: AgentError | None) -> None:
             try:
                 if error is not None:
                     _set_error(error, self._codec, rpc)
             finally:
+                responses.release()
                 if leave is not None:
                     leave()
 
         try:
             if numbered and call.context.answer_headers is not None:
                 call.context.answer_headers[protobuf.EVENT_NUMBERS] = "1"
-            _send_headers(call, rpc)
-            encode = self._encode_numbered if numbered else self._encode
+            if streaming:
+                _send_headers(call, rpc)
             opened = OpenStream(
                 self._sender,
                 events,
-                encode,
+                encode if pending is None else encode_pending,
                 self._encode_end,
                 StreamedCall(rpc),
                 heartbeats=numbered,
-                deadline=None,
+                ages=streaming,
+                pending=pending,
                 finish=finish,
             )
             opened.open(rpc)
         except BaseException:
             events.close()
+            if pending is not None:
+                with suppress(AgentError):
+                    pending.poll(0)
             if leave is not None:
                 leave()
             raise
-
-    def _open_reply(self, service: AgentService, call: Call[Any, Any], reply: PendingReply, rpc: Any) -> None:
-        def encode(item: StreamItem) -> bytes:
-            try:
-                body = self._encode_result(call, item.event)
-            finally:
-                # What this thread has reserved for the task; another one may end the call.
-                service.engine.responses.release()
-            _send_headers(call, rpc)
-            return body
-
-        def finish(error: AgentError | None) -> None:
-            service.engine.responses.release()
-            if error is not None:
-                _set_error(error, self._codec, rpc)
-
-        opened = OpenStream(
-            self._sends,
-            reply,
-            encode,
-            lambda item: None,
-            StreamedCall(rpc),
-            heartbeats=False,
-            deadline=reply.deadline,
-            finish=finish,
-        )
-        opened.open(rpc)
 
     def _encode_end(self, item: StreamItem) -> bytes | None:
         """The message that marks the end, in those versions that have one."""

@@ -130,8 +130,7 @@ class GRPCServer(Component):
         self._closed = threading.Event()
         self._closed.set()
         self._process = 0
-        # Those of sends may wait for the bytes of a large answer, and must not delay the events of streams meanwhile.
-        self._sender, self._sends = Sender(site.limits), Sender(site.limits)
+        self._sender = Sender(site.limits)
         services = _services(site)
         versions = {version for service in services.values() for _, version in service.interfaces}
         self._versions = [version for version in protobuf.SERVICES if version in versions]
@@ -148,8 +147,7 @@ class GRPCServer(Component):
             metadata_bytes=2 * _MAX_METADATA,
         )
         self._methods = [
-            Methods(version, agents, lambda: self._url, self._sender, self._sends, self._call_threads)
-            for version in self._versions
+            Methods(version, agents, lambda: self._url, self._sender, self._call_threads) for version in self._versions
         ]
         if not self._url.endswith(":0"):
             self._list_interfaces()
@@ -255,7 +253,6 @@ class GRPCServer(Component):
             self._sender.end()
             stopped.wait(timeout + _CANCEL_SECONDS)
         self._sender.close()
-        self._sends.close()
         self._call_threads.shutdown()
         self._closed.set()
 

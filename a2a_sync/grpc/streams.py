@@ -16,6 +16,7 @@ from a2a_sync.errors import AgentError, OverloadedError
 from a2a_sync.grpc.threads import StreamedCall
 from a2a_sync.limits import Limits
 from a2a_sync.operations import StreamItem
+from a2a_sync.server.pending import PendingReply
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
 
@@ -36,7 +37,11 @@ class Sender:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._pool = WorkerPool(threads=_THREADS, max_queued=_MAX_QUEUED, max_abandoned=0, name="a2a-grpc-stream")
+        # Those of sends may wait for the bytes of a large answer, and must not delay the events of streams meanwhile.
+        self._pool, self._sends = (
+            WorkerPool(threads=_THREADS, max_queued=_MAX_QUEUED, max_abandoned=0, name=name)
+            for name in ("a2a-grpc-stream", "a2a-grpc-send")
+        )
         self._open: set[OpenStream] = set()
         self._interval = min(_CHECK_INTERVAL, limits.stream_keepalive_interval / 2)
         self._checks = Periodic("a2a-grpc-streams", self._check, retry=1.0)
@@ -47,11 +52,11 @@ class Sender:
         self._checks.start(self._interval)
         stream.work()
 
-    def submit(self, work: Callable[[], None]) -> bool:
-        """Run `work` on a thread; False where the system has none, and the next check tries again."""
+    def submit(self, work: Callable[[], None], *, waits: bool) -> bool:
+        """Run `work`, which may wait, on a thread; False where the system has none, and the next check tries again."""
         slot = None
         try:
-            slot = self._pool.reserve()
+            slot = (self._sends if waits else self._pool).reserve()
             slot.submit(work)
         except OverloadedError:
             return False
@@ -67,9 +72,10 @@ class Sender:
         self._open.discard(stream)
 
     def end(self) -> None:
-        """End the open streams. Their tasks go on, and clients resume."""
+        """End the open streams, but not sends. Their tasks go on, and clients resume."""
         for stream in list(self._open):
-            stream.close()
+            if stream.ages:
+                stream.close()
 
     def _check(self) -> float | None:
         now = time.monotonic()
@@ -81,6 +87,7 @@ class Sender:
         """End the threads."""
         self._checks.stop()
         self._pool.close()
+        self._sends.close()
 
 
 class OpenStream:
@@ -93,14 +100,15 @@ class OpenStream:
         encode_end: makes the message that repeats an event at the end of the stream; None where there is none.
         call: sends the messages.
         heartbeats: the client expects empty messages while there are no events.
-        deadline: the monotonic time at which events that wait for it are there; None: that of the longest life of a stream.
+        ages: it has the longest life of a stream; a send has none.
+        pending: `events`, where it is a send that waits.
         finish: called once, with the error that ended the stream, or None, before the last message is sent.
     """
 
     # There are thousands.
     __slots__ = (
         *("_busy", "_call", "_encode", "_encode_end", "_end", "_ended", "_error", "_events", "_finish", "_keepalive"),
-        *("_lock", "_sender", "_unsent", "_woken", "_writing", "_written"),
+        *("_lock", "_pending", "_sender", "_unsent", "_woken", "_writing", "_written", "ages"),
     )
 
     def __init__(
@@ -112,7 +120,8 @@ class OpenStream:
         call: StreamedCall,
         *,
         heartbeats: bool,
-        deadline: float | None,
+        ages: bool,
+        pending: PendingReply | None,
         finish: Callable[[AgentError | None], None],
     ) -> None:
         self._sender = sender
@@ -132,7 +141,9 @@ class OpenStream:
         limits, now = sender.limits, time.monotonic()
         self._keepalive = limits.stream_keepalive_interval if heartbeats else float("inf")
         # Jittered, so that streams opened together do not end together.
-        self._end = now + limits.max_stream_age * random.uniform(0.9, 1.0) if deadline is None else deadline
+        self._end = now + limits.max_stream_age * random.uniform(0.9, 1.0) if ages else float("inf")
+        self.ages = ages
+        self._pending = pending
         self._written = now
         events.notify(self.wake)
 
@@ -152,7 +163,7 @@ class OpenStream:
         self._submit()
 
     def _submit(self) -> None:
-        if not self._sender.submit(self.work):
+        if not self._sender.submit(self.work, waits=self._pending is not None and self._pending.waits):
             with self._lock:
                 self._busy = False
 
@@ -172,7 +183,9 @@ class OpenStream:
             if now - writing >= self._sender.limits.write_timeout:
                 logger.info("a client read nothing for %g seconds; its stream is cut", now - writing)
                 self._call.cancel()
-        elif self._woken or now >= self._end or now - self._written >= self._keepalive:
+            return
+        due = self._end if self._pending is None else min(self._end, self._pending.deadline)
+        if self._woken or now >= due or now - self._written >= self._keepalive:
             self.wake()
 
     def work(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -45,7 +44,7 @@ from a2a_sync.server.engine import ServerEngine
 from a2a_sync.server.extended import ExtendedCard
 from a2a_sync.server.idempotency import check_same
 from a2a_sync.server.paging import read_page_token, since_ms, write_page_token
-from a2a_sync.server.pending import CallerGone, PendingReply
+from a2a_sync.server.pending import CallerGone, PendingReply, Steps, Wait, complete
 from a2a_sync.stores.base import (
     SMALL_BYTES,
     AlreadySent,
@@ -145,6 +144,10 @@ class RequestHandler:
     def send_message(self, request: SendMessageRequest, context: CallContext) -> Task | Message | PendingReply:
         """SendMessage (spec 3.1.1): start a run and, unless ``return_immediately``, wait until its task pauses."""
         self._check_send(request)
+        result: Task | Message | PendingReply = complete(self._send(request, context), _patience(context))
+        return result
+
+    def _send(self, request: SendMessageRequest, context: CallContext) -> Steps[Task | Message]:
         scope = _scope(request.tenant, context)
         configuration = request.configuration
         at_once = configuration is not None and configuration.return_immediately
@@ -157,28 +160,30 @@ class RequestHandler:
             if run_on is RunOn.CALLER and context.deadline is not None:
                 # If the run occupied the caller's thread, the call could not end at its deadline.
                 run_on = RunOn.POOL_OR_CALLER
-            with ExitStack() as around:
-                waiter = around.enter_context(Waiter(self._hub, run_request.task_id))
-                started = self._start(scope, run_request, head, context, wait=not at_once, run_on=run_on)
+            with Waiter(self._hub, run_request.task_id) as waiter:
+                started = yield from self._start(scope, run_request, head, context, wait=not at_once, run_on=run_on)
                 if isinstance(started, Message):
                     return started
                 if isinstance(started, StartedRun):
                     if at_once:
                         return self._load(scope, run_request.task_id, history, context)
-                    return self._await(around, waiter, scope, run_request.task_id, history, context)
+                    return (yield from self._await(waiter, scope, history, context))
             sent = started
         check_same(sent, key)
-        with ExitStack() as around:
-            waiter = around.enter_context(Waiter(self._hub, sent.task_id))
+        with Waiter(self._hub, sent.task_id) as waiter:
             stored = self._stored(scope, sent.task_id, history, context)
             if at_once or stored.task.state.paused or not stored.running:
                 return stored.task
-            return self._await(around, waiter, scope, sent.task_id, history, context)
+            return (yield from self._await(waiter, scope, history, context))
 
     def send_streaming_message(self, request: SendMessageRequest, context: CallContext) -> PolledStream:
         """SendStreamingMessage (spec 3.1.2): start a run; the stream begins with the task and ends with the run."""
         self._check_streaming()
         self._check_send(request)
+        stream: PolledStream = complete(self._send_streaming(request, context), _patience(context))
+        return stream
+
+    def _send_streaming(self, request: SendMessageRequest, context: CallContext) -> Steps[PolledStream]:
         scope = _scope(request.tenant, context)
         history = self._history(request.configuration.history_length if request.configuration else None)
         key = context.key
@@ -190,7 +195,7 @@ class RequestHandler:
             subscription = self._streams.listen(run_request.task_id)
             run_on = RunOn.POOL_OR_CALLER if self._runs.on_run_thread() else RunOn.POOL
             try:
-                started = self._start(scope, run_request, head, context, wait=True, run_on=run_on)
+                started = yield from self._start(scope, run_request, head, context, wait=True, run_on=run_on)
                 if isinstance(started, StartedRun):
                     return self._streams.of_run(scope, started, before, subscription, history)
             except BaseException:
@@ -299,7 +304,7 @@ class RequestHandler:
         *,
         wait: bool,
         run_on: RunOn,
-    ) -> StartedRun | SentRun | Message:
+    ) -> Steps[StartedRun | SentRun | Message]:
         """Start a run, or return the one that an earlier attempt of this send has started."""
         try:
             # A direct answer is not stored, so a retry of the send with the same key could not return it.
@@ -308,7 +313,7 @@ class RequestHandler:
             if head is None:
                 return self._runs.start_run(scope, request, after=None, run_on=run_on)
             self._check_new(scope, request, head)
-            return self._start_when_free(scope, request, head, context, wait=wait, run_on=run_on)
+            return (yield from self._start_when_free(scope, request, head, context, wait=wait, run_on=run_on))
         except AlreadySent as known:
             return known.run
         except OverloadedError:
@@ -319,12 +324,12 @@ class RequestHandler:
 
     def _start_when_free(
         self, scope: Owner, request: RunRequest, head: TaskHead, context: CallContext, *, wait: bool, run_on: RunOn
-    ) -> StartedRun:
+    ) -> Steps[StartedRun]:
         wait = wait and not self._runs.waits_for_itself(request.task_id)
         deadline = time.monotonic() + (self._limits.busy_task_timeout if wait else 0.0)
         now = None if head.running else head
-        while True:
-            with Waiter(self._hub, request.task_id, ended=True) as waiter:
+        with Waiter(self._hub, request.task_id, ended=True) as waiter:
+            while True:
                 if now is None:
                     now = self._store.head(scope, request.task_id)
                     self._check_still_answers(scope, request, head, now)
@@ -338,8 +343,16 @@ class RequestHandler:
                         retry_after=1.0,
                     )
                 if busy:
-                    waiter.wait(min(left, self._check_interval(context)))
-            _leave_if_gone(context)
+                    # The task is read again and again, also where nothing is heard of its run.
+                    left = min(left, self._check_interval(context))
+                    reserved = self._responses.detach()
+                    try:
+                        most = yield Wait(waiter, time.monotonic() + left)
+                    finally:
+                        # On the thread that goes on.
+                        self._responses.attach(reserved)
+                    waiter.wait(min(most, left))
+                _leave_if_gone(context)
 
     def _started_after(self, scope: Owner, request: RunRequest, head: TaskHead, run_on: RunOn) -> StartedRun | None:
         """The run, if the task is still as in `head`, by which the message was checked; None if another run has begun since."""
@@ -350,62 +363,35 @@ class RequestHandler:
         except TaskBusy:
             return None
 
-    def _await(
-        self,
-        around: ExitStack,
-        waiter: Waiter,
-        scope: Owner,
-        task_id: str,
-        history: int | None,
-        context: CallContext,
-    ) -> Task | PendingReply:
+    def _await(self, waiter: Waiter, scope: Owner, history: int | None, context: CallContext) -> Steps[Task]:
         """The task when it has paused, or as it is after `Limits.blocking_send_timeout` seconds.
-
-        A `PendingReply` leaves `around` in place of the caller, which has the waiter.
 
         Raises:
             CallerGone: the caller has disconnected, or the server is stopping.
             AgentError: the run has ended and its end could not be stored.
         """
-        now, bound = time.monotonic(), self._limits.blocking_send_timeout
-        deadline = math.inf if bound is None else now + bound
-        leaves = now + _DEFERRED_AFTER if context.deferred else math.inf
-        look = partial(self._look, waiter, scope, task_id, history, context, deadline)
-        while (task := look(max(0.0, min(self._check_interval(context), leaves - time.monotonic())))) is None:
-            if time.monotonic() >= leaves:
-                return PendingReply(task_id, waiter, partial(look, 0.0), deadline, around.pop_all())
-        return task
-
-    def _look(
-        self,
-        waiter: Waiter,
-        scope: Owner,
-        task_id: str,
-        history: int | None,
-        context: CallContext,
-        deadline: float,
-        timeout: float,
-    ) -> Task | None:
-        """One turn of `_await`: the task, or None after a wait of at most `timeout` seconds."""
-        # What was read so far is not part of the response.
-        self._responses.release()
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return self._load(scope, task_id, history, context)
-        if waiter.wait(min(timeout, left)):
-            # Before the store is read: what ends meanwhile is waited for once more.
-            stopped = waiter.stopped
-            task = waiter.task()
-            if task is not None and task.state.paused:
-                return trim_history(task, self._history(history), self._limits)
-            stored = self._stored(scope, task_id, history, context)
-            # The wake-up may come from the end of an earlier run of the task. A stopping server returns the task as
-            # it is; another server will end it.
-            if stored.task.state.paused or not stored.running or stopped:
-                return stored.task
+        bound = self._limits.blocking_send_timeout
+        deadline = math.inf if bound is None else time.monotonic() + bound
+        while True:
+            # What was read so far is not part of the response.
             self._responses.release()
-        _leave_if_gone(context)
-        return None
+            most = yield Wait(waiter, deadline)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return self._load(scope, waiter.task_id, history, context)
+            if waiter.wait(min(most, left, self._check_interval(context))):
+                # Before the store is read: what ends meanwhile is waited for once more.
+                stopped = waiter.stopped
+                task = waiter.task()
+                if task is not None and task.state.paused:
+                    return trim_history(task, self._history(history), self._limits)
+                stored = self._stored(scope, waiter.task_id, history, context)
+                # The wake-up may come from the end of an earlier run of the task. A stopping server returns the task as
+                # it is; another server will end it.
+                if stored.task.state.paused or not stored.running or stopped:
+                    return stored.task
+                self._responses.release()
+            _leave_if_gone(context)
 
     def _check_interval(self, context: CallContext) -> float:
         """Seconds until a waiting call checks again whether its caller has disconnected."""
@@ -508,6 +494,11 @@ def _scope(tenant: str, context: CallContext) -> Owner:
 def _scoped(method: Callable[[Owner, Any, CallContext], Any]) -> Callable[[Any, CallContext], Any]:
     """Wrap `method`, whose first argument is the owner of the tasks, as a method of an operation."""
     return lambda request, context: method(_scope(request.tenant, context), request, context)
+
+
+def _patience(context: CallContext) -> float:
+    """Seconds for which a send may keep its thread."""
+    return _DEFERRED_AFTER if context.deferred else math.inf
 
 
 def _leave_if_gone(context: CallContext) -> None:

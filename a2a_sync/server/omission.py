@@ -13,7 +13,7 @@ from typing import Any
 from a2a_sync import jsontext
 from a2a_sync.engine.hub import PolledStream
 from a2a_sync.operations import Call, Endpoint, StreamItem
-from a2a_sync.server.pending import PendingReply
+from a2a_sync.server.pending import changed
 from a2a_sync.types import DataPart, FilePart, ListTasksResponse, Message, Part, Task, TextPart
 
 #: The metadata key of a placeholder with the size of the omitted part, in bytes.
@@ -24,15 +24,14 @@ def omit_large_parts(most: int, endpoint: Endpoint) -> Endpoint:
     """Wrap `endpoint`: in its results, placeholders replace the parts of the history that have more than `most` bytes."""
 
     def answered(call: Call[Any, Any]) -> Any:
-        result = endpoint(call)
-        if isinstance(result, PendingReply):
-            result.changes.append(partial(_omit_in_task, most=most))
-            return result
+        return changed(endpoint(call), partial(omitted, streaming=call.operation.streaming))
+
+    def omitted(result: Any, streaming: bool) -> Any:
         if isinstance(result, Task):
             return _omit_in_task(result, most)
         if isinstance(result, ListTasksResponse):
             return replace(result, tasks=tuple(_omit_in_task(task, most) for task in result.tasks))
-        return _OmittingStream(result, most) if call.operation.streaming else result
+        return _OmittingStream(result, most) if streaming else result
 
     return answered
 

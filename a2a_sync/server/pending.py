@@ -1,16 +1,20 @@
-"""The answer of a blocking send for which no thread waits, and what lasts until there is one."""
+"""Sends that go on without a thread that waits for their result, and what lasts until it is there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+import time
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from contextvars import Context, copy_context
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from a2a_sync.engine.hub import Waiter
+from a2a_sync.engine.hub import PolledStream, SingleItemStream, Waiter
 from a2a_sync.errors import OverloadedError
 from a2a_sync.operations import Call, Endpoint, StreamItem
-from a2a_sync.types import Task
+from a2a_sync.types import Message, Task
+
+_T = TypeVar("_T")
 
 
 class CallerGone(OverloadedError):
@@ -20,76 +24,133 @@ class CallerGone(OverloadedError):
         super().__init__("the connection was closed while the task went on")
 
 
-class PendingReply:
-    """A stream of one item: the task of a blocking send, when it has paused. A transport asks for it by `CallContext.deferred`.
-
-    `poll` is for one thread at a time, `close` for any.
+class Wait(NamedTuple):
+    """What a call waits for.
 
     Parameters:
-        task_id: the task.
-        waiter: wakes when the task may have paused.
-        look: returns the task; None: it has not paused.
-        deadline: the monotonic time at which `look` returns the task as it is.
-        around: is left at the end, with the exception if there is one.
+        waiter: wakes when the call may go on.
+        until: the monotonic time at which it goes on in any case.
     """
 
-    closing = None
+    waiter: Waiter
+    until: float
 
-    def __init__(
-        self, task_id: str, waiter: Waiter, look: Callable[[], Task | None], deadline: float, around: ExitStack
-    ) -> None:
-        self.task_id = task_id
-        self.deadline = deadline
-        #: Make the result of the task, in this order.
-        self.changes: list[Callable[[Task], Task]] = []
+
+#: A call in steps: before each wait it yields what for, and is sent the seconds that it may block; it returns its result.
+Steps: TypeAlias = Generator[Wait, float, _T]
+
+
+def complete(steps: Steps[Any], seconds: float) -> Any:
+    """The result of `steps`; a `PendingReply`, which has it later, where it waits for longer than `seconds`."""
+    leaves = time.monotonic() + seconds
+    try:
+        wait = next(steps)
+        while (left := leaves - time.monotonic()) > 0:
+            wait = steps.send(left)
+    except StopIteration as ended:
+        return ended.value
+    return PendingReply(steps, wait)
+
+
+class PendingReply:
+    """The result of a call as a stream: the task of a blocking send when it has paused, or a stream when its run has started.
+
+    A transport asks for it by `CallContext.deferred`. `poll` is for one thread at a time, `close` for any.
+
+    Parameters:
+        steps: the rest of the call.
+        wait: what it waits for.
+    """
+
+    def __init__(self, steps: Steps[Any], wait: Wait) -> None:
+        self.task_id: str = wait.waiter.task_id
+        #: The monotonic time at which `poll` may return something else than ``[]`` though nothing has announced it.
+        self.deadline: float = wait.until
+        #: Make the result of the call, in this order.
+        self.changes: list[Callable[[Any], Any]] = []
         #: That of the call, which its end needs too.
         self.context: Context = copy_context()
-        self._look = look
-        self._waiter = waiter
-        self._around = around
+        self._steps = steps
+        self._waiter = wait.waiter
+        self._around = ExitStack()
+        self._callback: Callable[[], None] | None = None
+        self._stream: PolledStream | None = None
         self._over = self._closed = False
 
+    @property
+    def closing(self) -> StreamItem | None:
+        """That of the stream."""
+        return None if self._stream is None else self._stream.closing
+
+    @property
+    def waits(self) -> bool:
+        """The result is not there yet: `poll` may block as long as the end of the call takes."""
+        return self._stream is None
+
     def enclose(self, around: ExitStack) -> None:
-        """Leave `around` too at the end."""
+        """Leave `around` when the call has ended, with its exception if there is one."""
         around.push(self._around)
         self._around = around
 
     def poll(self, timeout: float) -> list[StreamItem] | None:
-        """The item, ``[]`` while there is none, then None. Does not wait.
+        """What follows, as `TaskEventStream.poll`. Does not wait for the result.
 
         Raises:
             AgentError: that of the call, which has ended.
         """
-        return None if self._over else self.context.run(self._poll)
+        if self._stream is None and not self._over:
+            self.context.run(self._go_on)
+        if self._stream is not None:
+            return self._stream.poll(timeout)
+        return None if self._over else []
 
-    def _poll(self) -> list[StreamItem]:
+    def _go_on(self) -> None:
         self._over = True
         with ExitStack() as around:
             around.push(self._around)
-            task = self._look()
-            if task is None and self._closed:
-                raise CallerGone
-            if task is None:
+            try:
+                wait = self._steps.send(0.0)
+                while wait.waiter is not self._waiter or self._closed:
+                    if self._closed:
+                        wait = self._steps.throw(CallerGone())
+                    else:
+                        self._listen(wait.waiter)
+                        wait = self._steps.send(0.0)
+            except StopIteration as ended:
+                result = ended.value
+            else:
                 around.pop_all()
-                self._over = False
-                return []
+                self._over, self.deadline = False, wait.until
+                return
             for change in self.changes:
-                task = change(task)
-        return [StreamItem(task)]
+                result = change(result)
+        stream = SingleItemStream(StreamItem(result)) if isinstance(result, (Task, Message)) else result
+        if self._callback is not None:
+            stream.notify(self._callback)
+        self._stream, self.deadline = stream, math.inf
+        if self._closed:
+            stream.close()
+
+    def _listen(self, waiter: Waiter) -> None:
+        self._waiter = waiter
+        waiter.on_wake = self._callback
 
     def notify(self, callback: Callable[[], None]) -> None:
         """Call `callback` from now on when ``poll`` may return something else than ``[]``; see `TaskEventStream.notify`."""
-        self._waiter.on_wake = callback
+        self._callback = callback
+        self._listen(self._waiter)
 
     def __iter__(self) -> Iterator[StreamItem]:
         while (items := self.poll(0)) is not None:
             yield from items
 
     def close(self) -> None:
-        """The caller has left: the next poll raises `CallerGone`, if the task has not paused."""
+        """The caller has left: the next poll raises `CallerGone`, if there is no result; the stream is closed otherwise."""
         self._closed = True
-        if self._waiter.on_wake is not None:
-            self._waiter.on_wake()
+        if self._stream is not None:
+            self._stream.close()
+        elif self._callback is not None:
+            self._callback()
 
 
 def within(around: AbstractContextManager[None], endpoint: Endpoint, call: Call[Any, Any]) -> Any:
@@ -103,3 +164,11 @@ def within(around: AbstractContextManager[None], endpoint: Endpoint, call: Call[
         if isinstance(result, PendingReply):
             result.enclose(stack.pop_all())
         return result
+
+
+def changed(result: Any, change: Callable[[Any], Any]) -> Any:
+    """What `change` makes of the result of a call, now or when a `PendingReply` has it."""
+    if not isinstance(result, PendingReply):
+        return change(result)
+    result.changes.append(change)
+    return result

@@ -125,6 +125,21 @@ class ResponseBudget:
             self._pause = min((time.monotonic() - self._turn_began) * _PAUSE_SHARE, _MAX_PAUSE)
             self._changed.notify_all()
 
+    def detach(self) -> tuple[str | None, int]:
+        """Take what the calling thread has reserved from it, so that another one can `attach` it."""
+        thread = threading.get_ident()
+        with self._changed:
+            self._end_turn(thread)
+            return self._owners.pop(thread, None), self._reserved.pop(thread, 0)
+
+    def attach(self, reserved: tuple[str | None, int]) -> None:
+        """Have the calling thread hold what `detach` has returned."""
+        owner, size = reserved
+        if owner is not None:
+            with self._changed:
+                self._owners[threading.get_ident()] = owner
+                self._reserved[threading.get_ident()] = size
+
     def release(self) -> None:
         """Release what the calling thread has reserved."""
         leave = self.release_bytes()

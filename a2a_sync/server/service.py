@@ -134,7 +134,7 @@ class AgentService(Components):
             headers=tuple(handler_headers),
             extended_card=ExtendedCard(extended_card, self.cards, sign),
         )
-        #: Blocking sends may be deferred: no interceptor of the author gets their results.
+        #: Sends may be deferred: no interceptor of the author gets their results.
         self.defers: bool = all(isinstance(one, RateLimit) for one in interceptors)
         self._endpoint = self._wrap(mount.around(handler), owner, activation)
         for interceptor in (*reversed(interceptors), *_own_interceptors(self._admission, metrics)):
@@ -175,7 +175,7 @@ class AgentService(Components):
     def call(self, call: Call[RequestT, ResultT]) -> ResultT:
         """The result of a call, or its stream of events. Blocks the calling thread as long as the call takes.
 
-        A blocking send that is `CallContext.deferred` may return a `PendingReply`, which has the result later.
+        A send that is `CallContext.deferred` may return a `PendingReply`, which has the result later.
 
         Raises:
             AgentError: every failure; an unexpected exception is logged, and raised as an `InternalError` with its id. Where the

@@ -29,7 +29,7 @@ from a2a_sync.operations import (
     owner_of,
     quota_owner,
 )
-from a2a_sync.server.pending import within
+from a2a_sync.server.pending import changed, within
 from a2a_sync.types import SendMessageRequest
 
 #: The longest wait for a thread, and how long a thread is held at most by a call that is worth waiting for, in seconds.
@@ -111,11 +111,8 @@ class ThreadBudget:
 
     def _stream(self, endpoint: Endpoint, call: Call[Any, Any]) -> Any:
         release = self.take_stream(quota_owner(owner_of(call.context)), threaded=call.context.threaded)
-        try:
-            return _BudgetedStream(endpoint(call), release)
-        except BaseException:
-            release()
-            raise
+        stream = within(_unless_it_returns(release), endpoint, call)
+        return changed(stream, lambda stream: _BudgetedStream(stream, release))
 
     @contextmanager
     def _send(self, call: AnyCall) -> Iterator[None]:
@@ -205,6 +202,15 @@ class ThreadBudget:
                     self._queue.remove(waiting)
                     self._hold(waiting)
                     waiting.granted.release()
+
+
+@contextmanager
+def _unless_it_returns(undo: Callable[[], None]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        undo()
+        raise
 
 
 class _BudgetedStream:

@@ -93,8 +93,8 @@ def test_a_stalled_connection_counts_as_cut_after_the_read_timeout(server: GRPCS
 
 
 @contextmanager
-def half_open(server: GRPCServer, operation: str) -> Iterator[None]:
-    """Within, `server` executes a call of a client that it no longer reaches."""
+def half_open(server: GRPCServer, operation: str, task_id: str = "") -> Iterator[None]:
+    """Within, `server` executes a send to the task of a client that it no longer reaches."""
     with (
         # gRPC writes the path of a method as it is: nothing is forwarded from the call on.
         proxy(address(server), Cut(octets=0, how="stall"), match=path(operation).encode()) as between,
@@ -102,7 +102,7 @@ def half_open(server: GRPCServer, operation: str) -> Iterator[None]:
     ):
         make = channel.unary_unary if operation == "SendMessage" else channel.unary_stream
         method = make(path(operation))
-        call = getattr(method, "future", method)(send_data("hold 0"), timeout=120)
+        call = getattr(method, "future", method)(send_data("hold 0", task_id), timeout=120)
         eventually(lambda: busy(server) == 1, "the call")
         yield
         call.cancel()
@@ -123,6 +123,20 @@ def test_the_call_of_a_connection_that_is_half_open_frees_its_thread_within_a_se
         assert watch.within(1)
         # Nothing is known of the connection yet.
         assert busy(one) == 1
+
+
+@pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
+def test_a_message_for_a_busy_task_frees_its_thread_within_a_second_too(operation: str) -> None:
+    with serving(make_app()) as one, Client(f"grpc://127.0.0.1:{one.port}") as client:
+        task = client.send("hold 0", return_immediately=True)
+        assert isinstance(task, Task)
+        with half_open(one, operation, task.id):
+            watch = Stopwatch()
+            eventually(lambda: not held(one), "the call without its thread")
+            assert watch.within(1)
+            # It waits for the task.
+            assert busy(one) == 1
+            assert len(client.get_task(task.id).history) == 1
 
 
 def test_a_stream_goes_on_at_a_server_that_starts_again(tmp_path: Path) -> None:

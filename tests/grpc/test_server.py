@@ -54,6 +54,7 @@ from a2a_sync.errors import (  # noqa: E402
     TaskNotFoundError,
     TransportError,
     UnauthenticatedError,
+    UnsupportedOperationError,
 )
 from a2a_sync.grpc import TLS, GRPCServer  # noqa: E402
 from a2a_sync.operations import OPERATIONS  # noqa: E402
@@ -344,8 +345,8 @@ def held(server: GRPCServer) -> int:
     return pool.running + pool.lingering
 
 
-def send_data(text: str) -> bytes:
-    said = t.Message(role=t.Role.USER, parts=(t.TextPart(text),), message_id=t.new_id())
+def send_data(text: str, task_id: str = "") -> bytes:
+    said = t.Message(role=t.Role.USER, parts=(t.TextPart(text),), message_id=t.new_id(), task_id=task_id)
     return encoded("SendMessage", t.SendMessageRequest(message=said))
 
 
@@ -404,6 +405,62 @@ def test_blocking_sends_that_wait_hold_no_thread() -> None:
         for task in client.iter_tasks():
             client.cancel_task(task.id)
         assert all(one.result(30) for one in waiting)
+
+
+class Turns(Worker):
+    """Asks for more, with the second of its messages; the first one takes until `ends` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends = threading.Event()
+
+    def handle_message(self, message: Message, context: RequestContext) -> Any:
+        if message.text == "first":
+            assert self.ends.wait(60)
+            return InputRequired("and?")
+        return f"{len(message.text)} characters"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("text", ["more", "x" * 500_000], ids=["short", "long"])
+def test_a_message_for_a_busy_task_waits_without_a_thread(stream: bool, text: str) -> None:
+    agent, extension = Turns(), Extension("https://x.test/e")
+    before = set(threading.enumerate())
+    with serving(A2AApp(agent, extensions=[extension])) as server, client_of(server, retry=None) as client:
+        task = client.send("first", return_immediately=True)
+        assert isinstance(task, t.Task)
+        sends = [Background(lambda: client.send(text, task_id=task.id, stream=stream)) for _ in range(6)]
+        eventually(lambda: busy(server) == 6 and not held(server), "the sends without their threads")
+        started = {thread.name for thread in set(threading.enumerate()) - before}
+        assert len([name for name in started if name.startswith("a2a-grpc")]) < 20
+        agent.ends.set()
+        answers = []
+        for one in sends:
+            # The task has ended when the first of them is answered.
+            with suppress(UnsupportedOperationError):
+                answers.append(one.result().text)
+        assert answers == [f"{len(text)} characters"]
+        eventually(lambda: busy(server) == 0, "the end of the calls")
+        budget = server._site.service.engine.responses
+        eventually(lambda: (budget._taken, budget._owners, budget._places.taken) == (0, {}, 0), "what was reserved")
+
+
+def test_a_message_that_waits_for_a_busy_task_ends_with_its_call() -> None:
+    agent = Turns()
+    with serving(A2AApp(agent)) as server, channel(server) as opened, client_of(server) as client:
+        task = client.send("first", return_immediately=True)
+        assert isinstance(task, t.Task)
+        for operation in ("SendMessage", "SendStreamingMessage"):
+            call = opened.unary_stream(path(operation))(send_data("more", task.id), timeout=60)
+            eventually(lambda: busy(server) == 1, "the call")
+            call.cancel()
+            watch = Stopwatch()
+            eventually(lambda: busy(server) == 0, "the end of the call")
+            assert watch.within(SECOND)
+        agent.ends.set()
+        eventually(lambda: client.get_task(task.id).state is t.TaskState.INPUT_REQUIRED, "the end of the run")
+        # Nothing of them has reached the task.
+        assert [one.text for one in client.get_task(task.id).history] == ["first", "and?"]
 
 
 def test_blocking_sends_through_an_interceptor_get_their_answer() -> None:

@@ -1,22 +1,24 @@
-"""Blocking sends that are deferred: no thread waits for them, and what surrounds a call lasts until its answer."""
+"""Sends that are deferred: no thread waits for them, and what surrounds a call lasts until its answer."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from a2a_sync import Agent, Limits, RateLimit
-from a2a_sync.errors import InternalError, OverloadedError
-from a2a_sync.operations import CANCEL_TASK, SEND_MESSAGE, Call, CallContext
+from a2a_sync import Agent, InputRequired, Limits, RateLimit
+from a2a_sync.engine.hub import Waiter
+from a2a_sync.errors import InternalError, OverloadedError, UnsupportedOperationError
+from a2a_sync.operations import CANCEL_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE, Call, CallContext, Operation
 from a2a_sync.server.engine import Mount, ServerEngine
 from a2a_sync.server.metrics import Metrics
 from a2a_sync.server.pending import CallerGone, PendingReply
 from a2a_sync.server.service import AgentService
-from a2a_sync.types import CancelTaskRequest, Message, Role, SendMessageRequest, Task, TaskState, TextPart
+from a2a_sync.types import CancelTaskRequest, Message, Role, SendMessageRequest, Task, TaskState, TextPart, new_id
 from tests.engine import TIMEOUT, Background
 
 go = threading.Event()
@@ -28,10 +30,10 @@ def made(limits: Limits | None = None, **options: Any) -> Iterator[AgentService]
     go.clear()
 
     @agent.message
-    def answer(message: Message, context: Any) -> str:
-        if message.text.startswith("wait"):
+    def answer(message: Message, context: Any) -> Any:
+        if message.text.startswith(("wait", "ask")):
             assert go.wait(TIMEOUT)
-        return "done"
+        return InputRequired("and?") if message.text == "ask" else "done"
 
     with AgentService(agent, Mount(ServerEngine(None, limits or Limits())), **options) as service:
         try:
@@ -41,10 +43,16 @@ def made(limits: Limits | None = None, **options: Any) -> Iterator[AgentService]
             go.set()
 
 
-def send(service: AgentService, text: str = "wait", gone: threading.Event | None = None) -> Any:
-    message = Message(message_id="m", role=Role.USER, parts=(TextPart(text),))
+def send(
+    service: AgentService,
+    text: str = "wait",
+    gone: threading.Event | None = None,
+    task_id: str = "",
+    operation: Operation[Any, Any] = SEND_MESSAGE,
+) -> Any:
+    message = Message(message_id=new_id(), role=Role.USER, parts=(TextPart(text),), task_id=task_id)
     context = CallContext(gone=(gone or threading.Event()).is_set, threaded=False, deferred=True)
-    return service.call(Call(SEND_MESSAGE, SendMessageRequest(message=message), context))
+    return service.call(Call(operation, SendMessageRequest(message=message), context))
 
 
 def pending(service: AgentService, **options: Any) -> tuple[PendingReply, threading.Event]:
@@ -87,6 +95,83 @@ def test_a_task_that_is_cancelled_is_an_answer() -> None:
         reply, woken = pending(service)
         service.call(Call(CANCEL_TASK, CancelTaskRequest(id=reply.task_id), CallContext()))
         assert finish(reply, woken).state is TaskState.CANCELED
+
+
+def test_a_message_for_a_busy_task_waits_without_a_thread_and_its_run_begins_when_the_task_is_free() -> None:
+    with made() as service:
+        first, first_woken = pending(service, text="ask")
+        second, woken = pending(service, text="more", task_id=first.task_id)
+        assert service.engine.thread_budget.streams == 2
+        go.set()
+        assert finish(first, first_woken).state is TaskState.INPUT_REQUIRED
+        task = finish(second, woken)
+        assert (task.id, task.state, task.text) == (first.task_id, TaskState.COMPLETED, "done")
+        assert service.engine.thread_budget.streams == 0
+        assert not service.engine.hub.has_listeners
+
+
+def test_the_stream_of_a_message_for_a_busy_task_begins_when_the_task_is_free() -> None:
+    with made(Limits(max_history_part_bytes=3)) as service:
+        first, first_woken = pending(service, text="ask")
+        second, woken = pending(service, text="more", task_id=first.task_id, operation=SEND_STREAMING_MESSAGE)
+        assert second.waits
+        go.set()
+        finish(first, first_woken)
+        items: list[Any] = []
+        while (more := second.poll(0)) is not None:
+            if not more:
+                assert woken.wait(TIMEOUT)
+                woken.clear()
+            items += more
+        snapshot, *_, last = (item.event for item in items)
+        assert snapshot.history[-1].text.startswith("[left out: text")
+        assert (snapshot.id, last.status.state) == (first.task_id, TaskState.COMPLETED)
+        second.close()
+        assert service.engine.thread_budget.streams == 0
+        assert not service.engine.hub.has_listeners
+
+
+@pytest.mark.parametrize("operation", [SEND_MESSAGE, SEND_STREAMING_MESSAGE])
+def test_a_message_waits_for_a_busy_task_for_a_bounded_time(operation: Operation[Any, Any]) -> None:
+    with made(Limits(busy_task_timeout=0.6)) as service:
+        first, first_woken = pending(service, text="ask")
+        second, _ = pending(service, text="more", task_id=first.task_id, operation=operation)
+
+        def poll_when_due() -> None:
+            while not second.poll(0):
+                threading.Event().wait(max(0.0, second.deadline - time.monotonic()))
+
+        with pytest.raises(UnsupportedOperationError, match="busy with an earlier message"):
+            poll_when_due()
+        assert second.poll(0) is None
+        assert service.engine.thread_budget.streams == 1
+        go.set()
+        finish(first, first_woken)
+
+
+@pytest.mark.parametrize("operation", [SEND_MESSAGE, SEND_STREAMING_MESSAGE])
+def test_the_bytes_of_a_message_are_reserved_until_its_caller_leaves(operation: Operation[Any, Any]) -> None:
+    with made() as service:
+        budget = service.engine.responses
+        first, first_woken = pending(service, text="ask")
+        budget.reserve(100_000, "", response=False)
+        second, woken = pending(service, text="more", task_id=first.task_id, operation=operation)
+        # It may end on another thread.
+        budget.release()
+        assert (budget._taken, budget._owners) == (100_000, {})
+        second.close()
+        assert woken.is_set()
+
+        def end() -> None:
+            with pytest.raises(CallerGone):
+                second.poll(0)
+            budget.release()
+
+        Background(end).result()
+        assert (budget._taken, budget._owners, budget._places.taken) == (0, {}, 0)
+        assert service.engine.thread_budget.streams == 1
+        go.set()
+        finish(first, first_woken)
 
 
 @pytest.mark.parametrize("how", ["gone", "closed"])
@@ -132,7 +217,7 @@ def test_it_is_counted_when_it_ends(fails: bool, monkeypatch: pytest.MonkeyPatch
         outcome = "INTERNAL_ERROR" if fails else "ok"
         if fails:
             # What the store raises on the thread that takes the answer.
-            monkeypatch.setattr(reply, "_look", lambda: 1 / 0)
+            monkeypatch.setattr(Waiter, "wait", lambda *_: 1 / 0)
             with pytest.raises(InternalError, match="id "):
                 reply.poll(0)
         else:
@@ -173,7 +258,7 @@ def test_its_span_ends_with_the_answer_on_another_thread(
     with made() as service:
         reply, _ = pending(service)
         assert "A2A SendMessage" not in [span.name for span in spans.get_finished_spans()]
-        monkeypatch.setattr(reply, "_look", lambda: 1 / 0)
+        monkeypatch.setattr(Waiter, "wait", lambda *_: 1 / 0)
         taking = Background(lambda: reply.poll(0))
         with pytest.raises(InternalError):
             taking.result()
