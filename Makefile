@@ -162,9 +162,13 @@ crewai-tests: $(VENV)/.stamp-crewai-tests
 frameworks-newest: ## Run both with the newest releases of the frameworks, in new environments (not in CI)
 	@$(PYTHON) .ci/newest.py
 
-.PHONY: console-tests
-console-tests: $(VENV)/.stamp-test $(VENV)/.stamp-browser $(AXE)/.stamp ## Run the tests of the console in Chromium (A2A_SCREENSHOTS=FOLDER keeps pictures)
+.PHONY: console-tests sdk-03
+console-tests: export VENV_03 := $(VENV_03)
+console-tests: $(VENV)/.stamp-test $(VENV)/.stamp-browser $(VENV)/.stamp-interop sdk-03 $(AXE)/.stamp ## Run the tests of the console in Chromium (A2A_SCREENSHOTS=FOLDER keeps pictures)
 	$(PYTEST) -n 2 tests/browser
+
+sdk-03:
+	@$(MAKE) --no-print-directory VENV=$(VENV_03) $(VENV_03)/.stamp-interop-03
 
 $(AXE)/.stamp: tests/browser/package.json tests/browser/package-lock.json $(VENV)/.stamp-node
 	@echo "Installing axe-core …"

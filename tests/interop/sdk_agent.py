@@ -38,7 +38,7 @@ from starlette.applications import Starlette
 
 
 class CommandAgent(AgentExecutor):
-    """Echoes, counts, asks, waits, answers with a message, sends parts back, or fails."""
+    """Echoes, counts (also slowly), asks, waits, answers with a message, sends parts back, or fails."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         command, _, argument = context.get_user_input().partition(" ")
@@ -54,8 +54,9 @@ class CommandAgent(AgentExecutor):
             )
         await updater.start_work()
         match command:
-            case "count":
+            case "count" | "slowly":
                 for number in range(1, int(argument) + 1):
+                    await asyncio.sleep(0.05 if command == "slowly" else 0)
                     await updater.add_artifact(
                         [Part(text=f"{number} ")],
                         artifact_id="numbers",

@@ -26,7 +26,7 @@ def text(words: str) -> Part:
 
 
 class CommandAgent(AgentExecutor):
-    """Echoes, counts, asks, ticks, waits, answers with a message, or fails."""
+    """Echoes, counts (also slowly), asks, ticks, waits, answers with a message, or fails."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         command, _, argument = context.get_user_input().partition(" ")
@@ -40,8 +40,9 @@ class CommandAgent(AgentExecutor):
         updater = TaskUpdater(event_queue, task.id, task.context_id)
         await updater.start_work()
         match command:
-            case "count":
+            case "count" | "slowly":
                 for number in range(1, int(argument) + 1):
+                    await asyncio.sleep(0.05 if command == "slowly" else 0)
                     await updater.add_artifact(
                         [text(f"{number} ")],
                         artifact_id="numbers",

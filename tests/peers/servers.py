@@ -11,10 +11,10 @@ from tests.live import free_port, gunicorn, live_server
 
 
 @contextmanager
-def python_agent(module: str) -> Iterator[str]:
+def python_agent(module: str, python: str = sys.executable) -> Iterator[str]:
     """Run an agent as ``python -m MODULE PORT``; yield its URL."""
     port = free_port()
-    with live_server([sys.executable, "-m", module, str(port)], f"http://127.0.0.1:{port}", wait=40) as server:
+    with live_server([python, "-m", module, str(port)], f"http://127.0.0.1:{port}", wait=40) as server:
         yield server.url
 
 
