@@ -352,7 +352,7 @@ def find_no_host(*_: Any) -> Any:
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        (f"http://127.0.0.1:{free_port()}/hook", "could not connect: Connection refused"),
+        ("http://127.0.0.1:{free}/hook", "could not connect: Connection refused"),
         ("http://nowhere.example.com/hook", "could not connect: Name or service not known"),
         ("https://127.0.0.1:{port}/hook", "no TLS connection: the certificate or the TLS version is not accepted"),
         ("http://127.0.0.1:{port}/hook", "no response arrived in time"),
@@ -362,7 +362,7 @@ def test_operators_see_why_a_receiver_cannot_be_reached_and_callers_do_not(serve
     receiver.plan(then=hanging)
     guard = URLGuard(allow=["127.0.0.1"], resolve=find_no_host if "nowhere" in url else None)
     served = serve(count, push=replace(SWIFT, url_guard=guard, timeout=0.3, max_attempts=2))
-    config = TaskPushNotificationConfig(url=url.format(port=urlsplit(receiver.url).port), id="mine")
+    config = TaskPushNotificationConfig(url=url.format(port=urlsplit(receiver.url).port, free=free_port()), id="mine")
     task = served.send("1", task_push_notification_config=config)
     stored = eventually(lambda: (one := webhook(served, task.id)).disabled and one, "disabling")
     assert stored.error == f"no answer: {reason}"
