@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -22,6 +23,7 @@ import pytest
 
 from a2a_sync.errors import StoreError, TaskNotFoundError
 from a2a_sync.operations import RunRequest
+from a2a_sync.stores import open_store
 from a2a_sync.stores.base import AlreadySent, LostWorker, Owner, StoredState, TaskQuery
 from a2a_sync.stores.sqlite import SQLiteStore, database, schema
 from a2a_sync.testing.storecontract import StoreContract
@@ -459,10 +461,29 @@ def test_a_damaged_file_is_an_error_that_says_so(path, make_store):
         done(store)
 
 
-@pytest.mark.parametrize("name", ["missing/tasks.db", "."])
-def test_a_path_that_cannot_be_opened_is_an_error_that_says_so(tmp_path, make_store, name):
-    with pytest.raises(StoreError, match="cannot be opened"):
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("missing/tasks.db", "its directory does not exist.* create the directory"),
+        (".", "directory; name a file that this user may write"),
+        ("file/tasks.db", "Not a directory; name a file"),
+        ("x" * 300, "too long; name a file"),
+        ("loop", "symbolic links; name a file"),
+    ],
+)
+def test_a_path_that_cannot_be_opened_is_an_error_that_says_why(tmp_path, make_store, name, reason):
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(StoreError, match=f"^{re.escape(str(tmp_path))}.* cannot be opened: .*{reason}"):
         begin(make_store(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["tasks\0.db", "tasks\ud800.db"])
+def test_a_path_that_no_file_can_have_is_refused_before_its_use(name):
+    with pytest.raises(ValueError, match=r"no file can have the path 'tasks.*use another one"):
+        SQLiteStore(name)
+    with pytest.raises(ValueError, match="no file can have the path"):
+        open_store(f"sqlite:///{name}")
 
 
 @contextmanager

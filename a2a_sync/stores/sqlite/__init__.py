@@ -100,6 +100,10 @@ class SQLiteStore:
             raise ValueError(
                 f"SQLiteStore needs the path of a file, not {name!r}; for tasks in memory use MemoryStore()"
             )
+        if not _is_path(name):
+            raise ValueError(
+                f"no file can have the path {name!r}: it must hold no NUL and no lone surrogate; use another one"
+            )
         if prefix and not (prefix.isidentifier() and prefix.isascii()):
             raise ValueError(f"prefix becomes part of the tables' names, and {prefix!r} cannot")
         if max_tasks < 1:
@@ -490,3 +494,10 @@ def _filter(owner: Owner, query: TaskQuery) -> tuple[str, tuple[object, ...]]:
     if query.since_ms is not None:
         terms.append(("status_ms >= ?", query.since_ms))
     return " AND ".join(term for term, _ in terms), tuple(value for _, value in terms)
+
+
+def _is_path(name: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        return False

@@ -333,11 +333,22 @@ class Database:
 
     def _broken(self, error: sqlite3.Error) -> StoreError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_CANTOPEN:
+            return StoreError(f"{self.path} cannot be opened: {self._refusal() or error}")
         return StoreError(f"{self.path} {_SENTENCES.get(code, 'cannot be used')} ({error})")
+
+    def _refusal(self) -> str:
+        """Why the system does not open the file, and what to do; empty where it opens it."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR))
+        except FileNotFoundError:
+            return "its directory does not exist, or this user may not create files in it; create the directory, or change its mode"
+        except OSError as error:
+            return f"{os.strerror(error.errno or 0)}; name a file that this user may write"
+        return ""
 
 
 _SENTENCES = {
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened: no such directory, or no permission",
     sqlite3.SQLITE_READONLY: "cannot be written: the file or its directory is read-only",
     sqlite3.SQLITE_PERM: "cannot be opened: no permission",
     sqlite3.SQLITE_FULL: "cannot grow: the disk is full",
