@@ -126,7 +126,7 @@ class EventLoop:
 
 
 async def iterate_on_thread(iterate: Callable[[], Iterable[Any]]) -> AsyncGenerator[Any, None]:
-    """The items of an iterator that blocks; a thread of the executor of the running loop reads them.
+    """The items of an iterator that blocks; a thread reads them, one of the executor of the running loop under gevent.
 
     An iteration that is left early does not wait for the thread, which stops at its next item.
     """
@@ -147,7 +147,7 @@ async def iterate_on_thread(iterate: Callable[[], Iterable[Any]]) -> AsyncGenera
         finally:
             put(_END)
 
-    reading = loop.run_in_executor(None, contextvars.copy_context().run, read)
+    reading = loop.run_in_executor(None if patched() else _readers.executor, contextvars.copy_context().run, read)
     try:
         while (item := await items.get()) is not _END:
             places.release()
@@ -157,6 +157,23 @@ async def iterate_on_thread(iterate: Callable[[], Iterable[Any]]) -> AsyncGenera
         left.append(True)
         places.release()
         reading.add_done_callback(retrieve_error)
+        # The loop may be closed before the thread stops.
+        reading.cancel()
+
+
+class _Readers:
+    """The threads of `iterate_on_thread`. They are not those of the running loop, whose few threads others need meanwhile."""
+
+    def __init__(self) -> None:
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: the threads are those of the parent."""
+        self.executor = ThreadPoolExecutor(_EXECUTOR_THREADS, "a2a-reader")
+
+
+_readers: Final = _Readers()
 
 
 def retrieve_error(future: asyncio.Future[Any]) -> None:

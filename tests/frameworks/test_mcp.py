@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,6 +46,8 @@ def handle(message: Message, context: RequestContext) -> Any:
         case "wait":
             WORKS.set()
             context.sleep(TIMEOUT)
+        case "long":
+            context.sleep(6 * TIMEOUT)
     if message.text == "stream":
         context.update("working")
     return f"{message.text} for {context.metadata.get('skillId')} in {context.context_id}"
@@ -183,6 +186,25 @@ def test_a_cancelled_call_cancels_the_task(client: Client) -> None:
             calling.cancel()
             (task,) = client.list_tasks().tasks
             await asyncio.to_thread(eventually, lambda: client.get_task(task.id).state is TaskState.CANCELED)
+
+    asyncio.run(run())
+
+
+def test_many_long_calls_delay_no_other_call_and_no_cancel(client: Client) -> None:
+    """More than the threads that asyncio has for blocking calls on a small machine, and on most others."""
+
+    async def run() -> None:
+        async with mcp_client.Client(mcp_server(client)) as host:
+            long = [asyncio.create_task(host.call_tool("shop_buy", {"message": "long"})) for _ in range(40)]
+            begun = partial(client.list_tasks, page_size=100)
+            await asyncio.to_thread(eventually, lambda: len(begun().tasks) == len(long), seconds=TIMEOUT)
+            assert (await asyncio.wait_for(host.call_tool("shop_buy", {"message": "hi"}), TIMEOUT)).content
+            assert not any(call.done() for call in long)
+            long[-1].cancel()
+            await asyncio.to_thread(eventually, lambda: len(begun(status=TaskState.CANCELED).tasks) == 1)
+            for calling in long:
+                calling.cancel()
+            await asyncio.wait(long)
 
     asyncio.run(run())
 
