@@ -343,7 +343,7 @@ class RequestHandler:
                         retry_after=1.0,
                     )
                 if busy:
-                    # The task is read again and again, also where nothing is heard of its run.
+                    # The task is read again and again: the end of a run elsewhere may not be announced.
                     left = min(left, self._check_interval(context))
                     reserved = self._responses.detach()
                     try:
