@@ -6,6 +6,7 @@ Each request runs on a thread, as under a threaded WSGI server; `asgi_bridge` co
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,6 +22,11 @@ from a2a_sync.wsgi.process import Site
 __all__ = ["ASGIApp", "Dispatcher"]
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+#: The most requests that begin at once; each counts until it ends, for so many seconds at most. The interpreter alternates
+#: between all running threads: hundreds of short requests at once would take longest for all of them.
+_STARTING = 16
+_STARTING_SECONDS = 0.1
 
 
 class ASGIApp:
@@ -54,6 +60,8 @@ class ASGIApp:
         # A thread counts as free slightly before it is; the queue holds requests that arrive in between.
         self._pool = WorkerPool(threads=threads, max_queued=threads, max_abandoned=0, name="a2a-asgi")
         self._principal = principal
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting = asyncio.Semaphore(_STARTING)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI interface: ``http``; ``lifespan``, which closes the app; ``websocket``, which is refused."""
@@ -82,7 +90,7 @@ class ASGIApp:
         try:
             if not await bridge.receive():
                 return
-            if not self._start(bridge, scope):
+            if not (self._free_threads.acquire(blocking=False) and await self._start_in_turn(bridge, scope)):
                 await _refuse(send)
                 return
             await bridge.ended.wait()
@@ -94,10 +102,29 @@ class ASGIApp:
         if bridge.error is not None:
             raise bridge.error
 
+    async def _start_in_turn(self, bridge: Bridge, scope: Scope) -> bool:
+        """Start the request after those that arrived earlier; returns when the next one may begin. False if the system has no thread."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._starting = loop, asyncio.Semaphore(_STARTING)
+        starting = self._starting
+        try:
+            await starting.acquire()
+        except BaseException:
+            self._free_threads.release()
+            raise
+        try:
+            if not self._start(bridge, scope):
+                return False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_STARTING_SECONDS):
+                    await bridge.ended.wait()
+            return True
+        finally:
+            starting.release()
+
     def _start(self, bridge: Bridge, scope: Scope) -> bool:
-        """Start the request on a thread of the pool; False if none is free."""
-        if not self._free_threads.acquire(blocking=False):
-            return False
+        """Start the request on a thread of the pool, or release what was acquired for it."""
         context = contextvars.copy_context()
         slot: Slot | None = None
         try:

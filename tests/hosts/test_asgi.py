@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Limits
-from a2a_sync.integrations import asgi_bridge
+from a2a_sync.integrations import asgi, asgi_bridge
 from a2a_sync.integrations.asgi import ASGIApp, Dispatcher
 from a2a_sync.wsgi import connection
 from tests.engine import TIMEOUT, eventually
@@ -522,6 +522,68 @@ def test_requests_beyond_the_threads_are_refused_with_a_hint(make: Callable[...,
     assert refused.status == 503
     assert refused.headers["retry-after"] == "1"
     assert json.loads(refused.body)["error"]["code"] == 503
+
+
+@pytest.mark.parametrize("seconds", [TIMEOUT * 10, 0.01])
+def test_few_requests_begin_at_once_in_the_order_of_their_arrival(
+    seconds: float, make: Callable[..., ASGIApp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that takes long lets others begin."""
+    monkeypatch.setattr(asgi, "_STARTING", 2)
+    monkeypatch.setattr(asgi, "_STARTING_SECONDS", seconds)
+    begun: list[str] = []
+    finish = threading.Event()
+
+    def user(scope: Any) -> str:
+        begun.append(scope["user"])
+        assert finish.wait(TIMEOUT)
+        return str(scope["user"])
+
+    async def main() -> list[Server]:
+        app = make(threads=8, principal=user)
+        servers = [Server(app, sending("user"), user=str(number)) for number in range(6)]
+        running = [asyncio.create_task(server.run()) for server in servers]
+        at_once = 2 if seconds > TIMEOUT else 6
+        while len(begun) < at_once:
+            await asyncio.sleep(0.001)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(begun) == at_once
+        finish.set()
+        return list(await asyncio.gather(*running))
+
+    served = run(main())
+    assert [server.text for server in served] == list("012345")
+    # Those that begin at the same time do so on threads of their own.
+    assert [set(begun[at : at + 2]) for at in (0, 2, 4)] == [{"0", "1"}, {"2", "3"}, {"4", "5"}]
+
+
+def test_a_server_that_gives_a_request_up_before_it_began_frees_its_place(
+    make: Callable[..., ASGIApp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asgi, "_STARTING", 1)
+    finish = threading.Event()
+
+    def user(scope: Any) -> str:
+        assert finish.wait(TIMEOUT)
+        return "ada"
+
+    async def main() -> Server:
+        app = make(threads=2, principal=user)
+        first = asyncio.create_task(Server(app, sending("user")).run())
+        while not app._starting.locked():
+            await asyncio.sleep(0.001)
+        second = asyncio.create_task(Server(app, sending("user")).run())
+        while not app._starting._waiters:
+            await asyncio.sleep(0.001)
+        second.cancel()
+        await asyncio.wait([second])
+        finish.set()
+        await first
+        return (await asyncio.gather(*(Server(app, sending("user")).run() for _ in range(2))))[1]
+
+    monkeypatch.setattr(asgi, "_STARTING_SECONDS", TIMEOUT)
+    assert run(main()).text == "ada"
 
 
 def test_the_app_leaves_threads_free_of_its_setting(make: Callable[..., ASGIApp]) -> None:
