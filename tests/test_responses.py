@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -12,6 +16,7 @@ from a2a_sync.server import responses
 from a2a_sync.server.responses import ResponseBudget
 from a2a_sync.wsgi import connection
 from tests.engine import TIMEOUT, Background
+from tests.live import ROOT
 from tests.stopwatch import set_clock
 
 
@@ -148,3 +153,38 @@ def test_responses_that_are_not_read_have_a_bound_together(monkeypatch: pytest.M
     unsent.remove(second)  # type: ignore[arg-type]
     unsent.add(second, 600_000)  # type: ignore[arg-type]
     assert aborted == [second]
+
+
+_PROGRAM = """
+import os
+from a2a_sync.server.responses import ResponseBudget
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+size = 8 * 1024 * 1024
+first = bytearray(3 * size)
+del first
+ResponseBudget(size).reserve(size, "")
+# The last block is not freed, so that the others are not at the end of the heap.
+blocks = [bytearray(size) for _ in range(6)]
+before = resident()
+del blocks[:-1]
+print((before - resident()) // size)
+"""
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="a setting of the GNU C library")
+def test_the_memory_of_large_responses_is_returned_to_the_system() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert int(done.stdout) >= 4

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.concurrency.quotas import Quotas, Share
 from a2a_sync.errors import OverloadedError
+from a2a_sync.stores.base import SMALL_BYTES
 
 #: Large requests and responses at once, working or waiting, where the number of the server's threads is not known.
 _PLACES = 16
@@ -19,6 +23,8 @@ _WAIT_SECONDS = 10.0
 #: Between two large responses other requests have the processor for this share of the time of the first, at most so long.
 _PAUSE_SHARE = 0.25
 _MAX_PAUSE = 0.25
+#: ``M_MMAP_THRESHOLD`` of ``mallopt``.
+_MMAP_THRESHOLD = -3
 
 
 class ResponseBudget:
@@ -80,6 +86,7 @@ class ResponseBudget:
             OverloadedError: as `admit`; or others have held the bytes, or the turn of responses, for too long.
         """
         self.admit(owner)
+        _return_freed_memory()
         thread = threading.get_ident()
         pause = 0.0
         with self._changed:
@@ -160,3 +167,16 @@ class ResponseBudget:
     def _leave(self, owner: str, places: Share) -> None:
         with self._changed:
             places.release(owner)
+
+
+@cache
+def _return_freed_memory() -> None:
+    """Let the GNU C library return the memory of large requests and responses to the system as soon as it is freed.
+
+    By default it keeps blocks of up to 32 MiB once one was freed, in up to eight arenas for each processor.
+    """
+    if sys.platform == "linux" and "MALLOC_MMAP_THRESHOLD_" not in os.environ:
+        with suppress(ImportError, OSError, AttributeError):  # other C libraries have no such function
+            import ctypes
+
+            ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, SMALL_BYTES)
