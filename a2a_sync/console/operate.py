@@ -254,11 +254,11 @@ def _explain_local(engine: Engine, run: ActiveRun) -> Explanation | None:
             f"The run waits for a thread: {runs.running - runs.queued} runs are executed here, {runs.queued} wait."
         )
     if run.abandoned:
-        text = f"The task has ended, and its code has not returned; it runs for {run.running_s:.0f} s."
+        text = f"The task has ended, and its code has not returned; it has run for {run.running_s:.0f} s."
     elif run.silent_s < _SILENT:
         return None
     else:
-        text = f"The code runs for {run.running_s:.0f} s and has sent nothing for {run.silent_s:.0f} s."
+        text = f"The code has run for {run.running_s:.0f} s and has sent nothing for {run.silent_s:.0f} s."
     stack = stack_of(run.thread)
     own = [one for one in stack if not one.filename.startswith(_FOREIGN)]
     return Explanation(text, _line(own[-1]) if own else "", list(map(_line, stack)))
