@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import ExitStack
 
 from a2a_sync.concurrency.closing import Closes
 
@@ -40,7 +41,10 @@ class Component(Closes):
 
 
 class Components(Component):
-    """Components as one: `start` goes through them in the order of `register`, `drain` and `close` in the reverse order."""
+    """Components as one: `start` goes through them in the order of `register`, `drain` and `close` in the reverse order.
+
+    After an error of one part, `drain` and `close` go on with the others, and raise it at the end.
+    """
 
     def __init__(self, *parts: Component) -> None:
         self._parts = list(parts)
@@ -76,11 +80,17 @@ class Components(Component):
         return True
 
     def drain(self) -> None:
-        for part in reversed(list(self._parts)):
-            part.drain()
+        with ExitStack() as steps:
+            for part in list(self._parts):
+                steps.callback(part.drain)
 
     def close(self, timeout: float = 10.0) -> None:
         deadline = time.monotonic() + timeout
-        self.drain()
-        for part in reversed(list(self._parts)):
+
+        def end(part: Component) -> None:
             part.close(max(0.0, deadline - time.monotonic()))
+
+        with ExitStack() as steps:
+            for part in list(self._parts):
+                steps.callback(end, part)
+            steps.callback(self.drain)

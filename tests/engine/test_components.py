@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from a2a_sync.engine.components import Component, Components
 from tests.engine import in_child
 
@@ -56,6 +58,24 @@ def test_all_parts_share_the_time_limit():
     whole.close(0.001)
     assert 0 < early.timeouts[0] <= 4.99
     assert early.timeouts[1] == 0.0
+
+
+def test_every_part_is_closed_after_errors_of_others_and_the_last_error_is_raised():
+    class Failing(Part):
+        def drain(self) -> None:
+            super().drain()
+            raise RuntimeError("drain")
+
+        def close(self, timeout: float = 10.0) -> None:
+            super().close(timeout)
+            raise OSError(self.name)
+
+    calls: list[str] = []
+    parts = Part("first", calls), Failing("second", calls), Part("third", calls), Failing("fourth", calls)
+    with pytest.raises(OSError, match="second"):
+        Components(*parts).close()
+    names = ["fourth", "third", "second", "first"]
+    assert calls == [*(f"drain {name}" for name in names), *(f"close {name}" for name in names)]
 
 
 def test_parts_are_started_once_in_each_process_and_again_where_one_could_not():
