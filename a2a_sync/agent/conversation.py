@@ -14,7 +14,7 @@ _PAGE = 20
 
 
 def conversation(
-    store: TaskStore, scope: Owner, own: Task, limit: int, *, completed_only: bool = False
+    store: TaskStore, owner: Owner, own: Task, limit: int, *, completed_only: bool = False
 ) -> tuple[Message, ...]:
     """The newest `limit` turns of the context of `own`, oldest first; those of `own` come last.
 
@@ -30,7 +30,7 @@ def conversation(
     state = TaskState.COMPLETED if completed_only else None
     query = TaskQuery(context_id=own.context_id, state=state, size=_PAGE, history=limit, artifacts=True)
     while len(turns) < limit:
-        page = store.list(scope, query)
+        page = store.list(owner, query)
         for task in page.tasks:
             if task.id != own.id:
                 turns = turns_of(task) + turns

@@ -79,7 +79,7 @@ class RunPort(Protocol):
     """The methods of a run that its context uses. They may be called from any thread of the run."""
 
     request: RunRequest
-    scope: Owner
+    owner: Owner
     store: TaskStore
     started: StartedRun | None
     emitted: bool
@@ -161,7 +161,7 @@ class RequestContext:
         For data about a conversation that is kept elsewhere, such as sessions of agent frameworks. Two callers may use
         one context id, and with ``A2AApp(owner=…)`` several callers may be one owner.
         """
-        return hashlib.sha256(dumps([*self._run.scope, self.context_id])).hexdigest()
+        return hashlib.sha256(dumps([*self._run.owner, self.context_id])).hexdigest()
 
     @property
     def extensions(self) -> Mapping[str, JSON]:
@@ -232,12 +232,12 @@ class RequestContext:
     def _read_conversation(self, limit: int, completed_only: bool) -> tuple[Message, ...]:
         run = self._run
         try:
-            own = run.store.load(run.scope, self.task_id, history=limit).task
+            own = run.store.load(run.owner, self.task_id, history=limit).task
         except TaskNotFoundError:
             # Not stored yet: the agent may still answer without a task.
             status = TaskStatus(state=TaskState.SUBMITTED)
             own = Task(id=self.task_id, context_id=self.context_id, status=status, history=(self.message,))
-        return conversation(run.store, run.scope, own, limit, completed_only=completed_only)
+        return conversation(run.store, run.owner, own, limit, completed_only=completed_only)
 
     @property
     def state(self) -> State:
@@ -269,7 +269,7 @@ class RequestContext:
         """The value `name` of the context, as an object of `kind`."""
         run, on_hub = self._run, self._on_hub
         return kind(
-            lambda: on_hub(lambda: require(run.store.contexts, "contexts").state(run.scope, self.context_id, name)),
+            lambda: on_hub(lambda: require(run.store.contexts, "contexts").state(run.owner, self.context_id, name)),
             lambda body, expected: on_hub(lambda: run.keep_state(body, expected, name)),
             self._lock_values,
         )

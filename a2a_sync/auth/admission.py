@@ -147,9 +147,7 @@ def _check_scopes(needed: Sequence[str], principal: Principal) -> None:
         )
 
 
-def _parse_scopes(
-    given: Scopes,
-) -> tuple[tuple[str, ...], dict[AnyOperation, tuple[str, ...]]]:
+def _parse_scopes(given: Scopes) -> tuple[tuple[str, ...], dict[AnyOperation, tuple[str, ...]]]:
     """The scopes of all operations, and those of each."""
     if unknown := given.keys() - OPERATIONS.keys() - {ALL}:
         raise ValueError(f"{min(unknown)!r} is no operation; scopes are for {', '.join(OPERATIONS)} or {ALL!r}")

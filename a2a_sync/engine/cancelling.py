@@ -44,7 +44,7 @@ class CancelHandlers:
     def call_handler(
         self,
         executor: AgentSpec | None,
-        scope: Owner,
+        owner: Owner,
         task_id: str,
         metadata: Metadata,
         principal: Principal | None,
@@ -54,7 +54,7 @@ class CancelHandlers:
 
         Parameters:
             executor: the agent's code; None: it is no longer served, and nothing is called.
-            scope, task_id: the task.
+            owner, task_id: the task.
             metadata, principal: of the call that cancels it.
             run: the run of the task in this process, if it has one.
 
@@ -64,20 +64,20 @@ class CancelHandlers:
         """
         handler = executor.cancel_handler() if executor is not None else None
         if handler is not None:
-            self._call(handler, self._context(scope, task_id, metadata, principal, run), quota_owner(scope.id))
+            self._call(handler, self._context(owner, task_id, metadata, principal, run), quota_owner(owner.id))
 
     def _context(
-        self, scope: Owner, task_id: str, metadata: Metadata, principal: Principal | None, run: Run | None
+        self, owner: Owner, task_id: str, metadata: Metadata, principal: Principal | None, run: Run | None
     ) -> RequestContext:
         """The context of a cancel handler: the request of the run in this process, or the newest message of an idle task."""
         if run is not None:
             asked = run.request
         else:
-            task = self._store.load(scope, task_id, history=self._limits.max_history_length, artifacts=False).task
+            task = self._store.load(owner, task_id, history=self._limits.max_history_length, artifacts=False).task
             messages = [message for message in task.history if message.role is Role.USER]
             asked = RunRequest(message=messages[-1] if messages else empty_message(task_id, task.context_id))
-        request = replace(asked, metadata=metadata, principal=principal, tenant=scope.tenant)
-        return RequestContext(_CancelPort(self._store, scope, request, run))
+        request = replace(asked, metadata=metadata, principal=principal, tenant=owner.tenant)
+        return RequestContext(_CancelPort(self._store, owner, request, run))
 
     def _call(self, handler: CancelHandler, context: RequestContext, owner: str) -> None:
         extra = {"task_id": context.task_id}
@@ -130,11 +130,11 @@ def empty_message(task_id: str, context_id: str) -> Message:
 class _CancelPort:
     """What the context of a cancel handler works on: the task, the cancel request, and the run where this process has it."""
 
-    def __init__(self, store: TaskStore, scope: Owner, request: RunRequest, run: Run | None) -> None:
+    def __init__(self, store: TaskStore, owner: Owner, request: RunRequest, run: Run | None) -> None:
         self.request = request
         self.cancel_event = run.cancel_event if run is not None else threading.Event()
         self.store = store
-        self.scope = scope
+        self.owner = owner
         self.started: StartedRun | None = None
         self.emitted = False
         self._run = run
@@ -147,7 +147,7 @@ class _CancelPort:
         self._run.flush()
 
     def stored(self, task_id: str = "") -> StoredTask:
-        return self.store.load(self.scope, task_id or self.request.task_id)
+        return self.store.load(self.owner, task_id or self.request.task_id)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
         if self._run is not None:

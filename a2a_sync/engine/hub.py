@@ -366,7 +366,7 @@ class TaskEventStream:
     while the published numbers are consecutive. `poll` and iteration are for one thread, `close` for any.
 
     Parameters:
-        store, scope, task_id: the task.
+        store, owner, task_id: the task.
         subscription: its listener, which receives what is published from now on.
         cursor: the number of the last entry that the reader has.
         running: a run holds the task.
@@ -376,7 +376,7 @@ class TaskEventStream:
     def __init__(
         self,
         store: TaskStore,
-        scope: Owner,
+        owner: Owner,
         task_id: str,
         subscription: Subscription,
         *,
@@ -386,7 +386,7 @@ class TaskEventStream:
     ) -> None:
         self.task_id = task_id
         self._store = store
-        self._scope = scope
+        self._owner = owner
         self._subscription = subscription
         self._cursor = cursor
         self._idle = not running
@@ -485,7 +485,7 @@ class TaskEventStream:
         return items
 
     def _load(self) -> LogPage:
-        return self._store.log(self._scope, self.task_id, after=self._cursor, max_bytes=LOG_PAGE_BYTES)
+        return self._store.log(self._owner, self.task_id, after=self._cursor, max_bytes=LOG_PAGE_BYTES)
 
     def _accept(self, entries: Sequence[Entry]) -> list[StreamItem]:
         items = []

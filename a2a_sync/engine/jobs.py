@@ -142,7 +142,7 @@ class Job:
         run = self._run
         assert run.started is not None
         self._forget(run)
-        return JobReference(*run.scope, *run.started.token)
+        return JobReference(*run.owner, *run.started.token)
 
 
 class Reservation(Protocol):

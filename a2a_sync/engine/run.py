@@ -69,7 +69,7 @@ class Run:
     Parameters:
         executor: the agent's code.
         store, hub: the log of the task, and its listeners.
-        scope: the owner of the task.
+        owner: the owner of the task.
         request: what the run works on.
         after: see `RunManager.begin`.
         quota: how much the run may add to the store.
@@ -85,7 +85,7 @@ class Run:
         executor: AgentSpec,
         store: TaskStore,
         hub: EventHub,
-        scope: Owner,
+        owner: Owner,
         request: RunRequest,
         *,
         after: int | None,
@@ -97,7 +97,7 @@ class Run:
         debug: bool = False,
     ) -> None:
         self.request = request
-        self.scope = scope
+        self.owner = owner
         self.store = store
         self._stopping = StopSignal()
         self.cancel_event: threading.Event = self._stopping.event
@@ -165,7 +165,7 @@ class Run:
                     events.append(status_event(request, TaskState.WORKING, at=now))
                 try:
                     self.started = self.store.start_run(
-                        self.scope,
+                        self.owner,
                         request,
                         events,
                         create=self._after is None,
@@ -308,7 +308,7 @@ class Run:
             self.begin(ready=True)
         if self._queued:
             self.emit()
-        return self.store.load(self.scope, task_id or self.request.task_id)
+        return self.store.load(self.owner, task_id or self.request.task_id)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
         self._stopping.add_callback(callback)
@@ -330,7 +330,7 @@ class Run:
 
     def lock_values(self) -> Callable[[], None]:
         """Wait until no other run of the owner in this process changes a large value; the returned function ends it."""
-        return self._value_locks.acquire(quota_owner(self.scope.id), _LOCK_TIMEOUT)
+        return self._value_locks.acquire(quota_owner(self.owner.id), _LOCK_TIMEOUT)
 
     # -- on the thread of the run --
 
@@ -486,7 +486,7 @@ class Run:
             if self.started is not None:
                 entries = self.store.append(self.started.token, [failed], end=True)
             elif self.unstored and self._is_stored():
-                entries = self.store.interrupt(self.scope, self.request.task_id, [failed])
+                entries = self.store.interrupt(self.owner, self.request.task_id, [failed])
             else:
                 return
         except (RunRevoked, TaskEnded, TaskNotFoundError):
@@ -496,7 +496,7 @@ class Run:
 
     def _is_stored(self) -> bool:
         """The store has the start of this run, though it raised an error."""
-        held = self.store.request(self.scope, self.request.task_id)
+        held = self.store.request(self.owner, self.request.task_id)
         return held is not None and held.request.message.message_id == self.request.message.message_id
 
     def stop(self) -> None:
@@ -544,14 +544,14 @@ class Run:
         self._publish(entries, before=self._state, ended=end)
 
     def _publish(self, entries: Sequence[Entry], *, before: TaskState, ended: bool = False) -> None:
-        self.hub.publish(self.scope, self.request.task_id, entries, before=before, ended=ended)
+        self.hub.publish(self.owner, self.request.task_id, entries, before=before, ended=ended)
 
     def _too_large(self) -> str:
         return f"a task may hold {self._quota.max_task_bytes} bytes, and this would make it more; start another task"
 
     def _earlier_artifacts(self) -> list[str]:
         """Ids of the artifacts that earlier runs of the task made."""
-        task = self.store.load(self.scope, self.request.task_id, history=0).task
+        task = self.store.load(self.owner, self.request.task_id, history=0).task
         return [artifact.artifact_id for artifact in task.artifacts]
 
     def _extra(self) -> dict[str, str]:

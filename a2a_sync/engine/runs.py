@@ -141,15 +141,15 @@ class RunManager(Component):
     # -- starting --
 
     def start_run(
-        self, scope: Owner, request: RunRequest, *, after: int | None, run_on: RunOn = RunOn.POOL
+        self, owner: Owner, request: RunRequest, *, after: int | None, run_on: RunOn = RunOn.POOL
     ) -> StartedRun:
         """`begin` a run and `dispatch` it; see these, also for what is raised."""
-        run, started = self.begin(scope, request, after=after, run_on=run_on)
+        run, started = self.begin(owner, request, after=after, run_on=run_on)
         self.dispatch(run)
         return started
 
     def begin(
-        self, scope: Owner, request: RunRequest, *, after: int | None, run_on: RunOn = RunOn.POOL
+        self, owner: Owner, request: RunRequest, *, after: int | None, run_on: RunOn = RunOn.POOL
     ) -> tuple[Run, StartedRun]:
         """Reserve a thread and store the request: from then on the task exists, and this process holds its token.
 
@@ -162,8 +162,8 @@ class RunManager(Component):
             RequestTooLargeError: the task would hold more bytes than it may; nothing was stored.
             TaskBusy, TaskEnded, TaskNotFoundError, StoreError: from the store; nothing was stored.
         """
-        spec, slot = self._reserve(self._executor_of(scope), scope, run_on)
-        run = self._register(spec, scope, request, slot, after=after)
+        spec, slot = self._reserve(self._executor_of(owner), owner, run_on)
+        run = self._register(spec, owner, request, slot, after=after)
         try:
             started = run.begin(ready=slot is None or slot.ready)
         except BaseException:
@@ -174,7 +174,7 @@ class RunManager(Component):
         return run, started
 
     def start_direct_run(
-        self, scope: Owner, request: RunRequest, *, run_on: RunOn = RunOn.POOL
+        self, owner: Owner, request: RunRequest, *, run_on: RunOn = RunOn.POOL
     ) -> StartedRun | Message:
         """Execute a run at once and give it `Limits.direct_reply_timeout` seconds to answer with a message and no task.
 
@@ -184,8 +184,8 @@ class RunManager(Component):
             AgentError: the executor raised it (or failed) before there was a task.
             OverloadedError, StoreError: as for `begin`.
         """
-        spec, slot = self._reserve(self._executor_of(scope), scope, run_on)
-        run = self._register(spec, scope, request, slot, after=None)
+        spec, slot = self._reserve(self._executor_of(owner), owner, run_on)
+        run = self._register(spec, owner, request, slot, after=None)
         run.begin_direct()
         self.dispatch(run)
         try:
@@ -235,7 +235,7 @@ class RunManager(Component):
         self.dispatch(run)
         return True
 
-    def _reserve(self, executor: AgentSpec | None, scope: Owner, run_on: RunOn) -> tuple[AgentSpec, Reservation | None]:
+    def _reserve(self, executor: AgentSpec | None, owner: Owner, run_on: RunOn) -> tuple[AgentSpec, Reservation | None]:
         if executor is None or self._refuses(executor):
             raise _stopping()
         if self.before_run is not None:
@@ -243,18 +243,18 @@ class RunManager(Component):
         if run_on is RunOn.CALLER:
             return executor, None
         if run_on is RunOn.POOL_OR_CALLER:
-            return executor, self.pool.reserve_nested(quota_owner(scope.id))
-        return executor, (self._dispatcher or self.pool).reserve(quota_owner(scope.id))
+            return executor, self.pool.reserve_nested(quota_owner(owner.id))
+        return executor, (self._dispatcher or self.pool).reserve(quota_owner(owner.id))
 
     def _register(
-        self, executor: AgentSpec, scope: Owner, request: RunRequest, slot: Reservation | None, *, after: int | None
+        self, executor: AgentSpec, owner: Owner, request: RunRequest, slot: Reservation | None, *, after: int | None
     ) -> Run:
         """A run that is known before its task is stored: what ends the task from then on finds it."""
         run = Run(
             executor,
             self._store,
             self._hub,
-            scope,
+            owner,
             request,
             after=after,
             quota=self._quota,
@@ -279,7 +279,7 @@ class RunManager(Component):
 
     def _notify_begun(self, run: Run) -> None:
         if self.on_begun is not None:
-            self.on_begun(run.scope, run.request.task_id)
+            self.on_begun(run.owner, run.request.task_id)
 
     def _deregister(self, run: Run) -> None:
         known = run in self._active
@@ -326,7 +326,7 @@ class RunManager(Component):
         now = clock.monotonic()
         return [
             ActiveRun(
-                run.scope,
+                run.owner,
                 run.request.task_id,
                 None if run.began is None else now - run.began,
                 None if run.last_event is None else now - run.last_event,
@@ -343,32 +343,32 @@ class RunManager(Component):
 
     # -- ending from outside --
 
-    def cancel(self, scope: Owner, task_id: str, metadata: Metadata, principal: Principal | None = None) -> None:
+    def cancel(self, owner: Owner, task_id: str, metadata: Metadata, principal: Principal | None = None) -> None:
         """Make the task `canceled` and stop its run, unless the agent refuses.
 
         Raises:
             TaskNotFoundError, StoreError: from the store.
             TaskNotCancelableError: the task has ended, or the agent's cancel handler refused.
         """
-        head = self._store.head(scope, task_id)
+        head = self._store.head(owner, task_id)
         if head.status.state.terminal:
             raise _not_cancelable(task_id, head.status.state)
         # The code of a run whose task waits or has ended may still be about to return.
         run = next((run for run in self._runs_of(task_id) if run.started is not None and not run.over), None)
-        self._cancels.call_handler(self._executor_of(scope), scope, task_id, metadata, principal, run)
+        self._cancels.call_handler(self._executor_of(owner), owner, task_id, metadata, principal, run)
         request = RunRequest(message=empty_message(task_id, head.context_id))
         try:
-            self._interrupt(scope, head, [status_event(request, TaskState.CANCELED)])
+            self._interrupt(owner, head, [status_event(request, TaskState.CANCELED)])
         except TaskEnded:
             if run is not None and run.state is TaskState.CANCELED:
                 # The agent has cancelled it itself, because its cancel handler was called.
                 return
-            raise _not_cancelable(task_id, self._store.head(scope, task_id).status.state) from None
+            raise _not_cancelable(task_id, self._store.head(owner, task_id).status.state) from None
 
-    def _interrupt(self, scope: Owner, head: TaskHead, events: Sequence[LogEvent]) -> None:
+    def _interrupt(self, owner: Owner, head: TaskHead, events: Sequence[LogEvent]) -> None:
         """End a task from outside: store, publish, then stop its run."""
-        entries = self._store.interrupt(scope, head.id, events)
-        self._hub.publish(scope, head.id, entries, before=head.status.state, ended=True)
+        entries = self._store.interrupt(owner, head.id, events)
+        self._hub.publish(owner, head.id, entries, before=head.status.state, ended=True)
         for run in self._runs_of(head.id):
             run.stop()
 

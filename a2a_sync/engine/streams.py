@@ -41,17 +41,17 @@ class Streams:
         return Subscription(self._hub, task_id, size=self._limits.max_buffered_batches)
 
     def of_run(
-        self, scope: Owner, started: StartedRun, before: StoredTask | None, subscription: Subscription, history: int
+        self, owner: Owner, started: StartedRun, before: StoredTask | None, subscription: Subscription, history: int
     ) -> PolledStream:
         """The stream of a run that has just started: the task as it was then, and the events after that.
 
         `before` is the task before that, None where it is new; `subscription` was made before the start.
         """
-        task = _new_task(started) if before is None else self._task_at(scope, before, started.head.version)
-        return self._stream(scope, subscription, trim_history(task, history, self._limits), started.head.version)
+        task = _new_task(started) if before is None else self._task_at(owner, before, started.head.version)
+        return self._stream(owner, subscription, trim_history(task, history, self._limits), started.head.version)
 
     def from_start(
-        self, scope: Owner, sent: SentRun, history: int, admit: Callable[[int], None] | None = None
+        self, owner: Owner, sent: SentRun, history: int, admit: Callable[[int], None] | None = None
     ) -> PolledStream:
         """The same stream again, however far the run has come; the task as it is now where the log was compacted.
 
@@ -59,22 +59,22 @@ class Streams:
         """
         subscription = self.listen(sent.task_id)
         try:
-            head = self._store.head(scope, sent.task_id)
+            head = self._store.head(owner, sent.task_id)
             if sent.number < head.compacted:
                 subscription.catch_up()
-                stored = self._load(scope, sent.task_id, history, admit)
-                return self._stream(scope, subscription, stored.task, stored.version)
+                stored = self._load(owner, sent.task_id, history, admit)
+                return self._stream(owner, subscription, stored.task, stored.version)
             new = Task(id=head.id, context_id=head.context_id, status=head.status)
-            task = self._task_at(scope, StoredTask(task=new, version=0, running=True), sent.number)
+            task = self._task_at(owner, StoredTask(task=new, version=0, running=True), sent.number)
             # The log is read at the first poll, so a run that has ended closes the stream after its last entry.
             subscription.catch_up()
-            return self._stream(scope, subscription, trim_history(task, history, self._limits), sent.number)
+            return self._stream(owner, subscription, trim_history(task, history, self._limits), sent.number)
         except BaseException:
             subscription.close()
             raise
 
     def of_task(
-        self, scope: Owner, task_id: str, last_event_id: int | None, admit: Callable[[int], None] | None = None
+        self, owner: Owner, task_id: str, last_event_id: int | None, admit: Callable[[int], None] | None = None
     ) -> PolledStream:
         """The events after `last_event_id`; where that is no event of the task, the task as it is and the events after that.
 
@@ -85,59 +85,59 @@ class Streams:
         """
         subscription = self.listen(task_id)
         try:
-            return self._resumed(scope, subscription, task_id, last_event_id) or self._from_now(
-                scope, subscription, task_id, admit
+            return self._resumed(owner, subscription, task_id, last_event_id) or self._from_now(
+                owner, subscription, task_id, admit
             )
         except BaseException:
             subscription.close()
             raise
 
     def _resumed(
-        self, scope: Owner, subscription: Subscription, task_id: str, last_event_id: int | None
+        self, owner: Owner, subscription: Subscription, task_id: str, last_event_id: int | None
     ) -> PolledStream | None:
         """The rest of a stream that was cut; None where `last_event_id` is no number of this log, or was compacted away."""
         if last_event_id is None or last_event_id < 0:
             return None
-        head = self._store.head(scope, task_id)
+        head = self._store.head(owner, task_id)
         if not head.compacted <= last_event_id <= head.version:
             return None
         subscription.catch_up()
-        return TaskEventStream(self._store, scope, task_id, subscription, cursor=last_event_id, running=True)
+        return TaskEventStream(self._store, owner, task_id, subscription, cursor=last_event_id, running=True)
 
     def _from_now(
-        self, scope: Owner, subscription: Subscription, task_id: str, admit: Callable[[int], None] | None
+        self, owner: Owner, subscription: Subscription, task_id: str, admit: Callable[[int], None] | None
     ) -> PolledStream:
         # A task that has ended may be large, and is not read.
-        state = self._store.head(scope, task_id).status.state
+        state = self._store.head(owner, task_id).status.state
         if not state.terminal:
-            stored = self._load(scope, task_id, self._limits.max_history_length, admit)
+            stored = self._load(owner, task_id, self._limits.max_history_length, admit)
             state = stored.task.state
         if state.terminal:
             raise task_ended(task_id, state)
-        return self._stream(scope, subscription, stored.task, stored.version, running=stored.running)
+        return self._stream(owner, subscription, stored.task, stored.version, running=stored.running)
 
-    def _load(self, scope: Owner, task_id: str, history: int, admit: Callable[[int], None] | None) -> StoredTask:
+    def _load(self, owner: Owner, task_id: str, history: int, admit: Callable[[int], None] | None) -> StoredTask:
         most, load = self._limits.max_response_bytes, self._store.load
         if admit is None:
-            return load(scope, task_id, history=history, max_bytes=most)
+            return load(owner, task_id, history=history, max_bytes=most)
         try:
-            return load(scope, task_id, history=history, max_bytes=most, refuse_above=SMALL_BYTES)
+            return load(owner, task_id, history=history, max_bytes=most, refuse_above=SMALL_BYTES)
         except LargeResult as large:
             admit(large.size)
-            return load(scope, task_id, history=history, max_bytes=most)
+            return load(owner, task_id, history=history, max_bytes=most)
 
     def _stream(
-        self, scope: Owner, subscription: Subscription, task: Task, version: int, *, running: bool = True
+        self, owner: Owner, subscription: Subscription, task: Task, version: int, *, running: bool = True
     ) -> PolledStream:
         first = StreamItem(task, version)
-        return TaskEventStream(self._store, scope, task.id, subscription, cursor=version, running=running, first=first)
+        return TaskEventStream(self._store, owner, task.id, subscription, cursor=version, running=running, first=first)
 
-    def _task_at(self, scope: Owner, before: StoredTask, version: int) -> Task:
+    def _task_at(self, owner: Owner, before: StoredTask, version: int) -> Task:
         """The task exactly as it was at `version`, which is not less than that of `before`; a run may be ahead by now."""
         fold = Fold(before.task)
         number = before.version
         while number < version:
-            page = self._store.log(scope, before.task.id, after=number, max_bytes=LOG_PAGE_BYTES)
+            page = self._store.log(owner, before.task.id, after=number, max_bytes=LOG_PAGE_BYTES)
             entries = [entry for entry in page.entries if entry.number <= version]
             if not entries:
                 break

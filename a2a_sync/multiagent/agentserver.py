@@ -304,7 +304,7 @@ class AgentServer(Closes):
         return self._as_agent_task(task)
 
     def _as_agent_task(
-        self, task: Task, stopped: Callable[[], bool] = lambda: False, scope: Owner = _NO_OWNER
+        self, task: Task, stopped: Callable[[], bool] = lambda: False, owner: Owner = _NO_OWNER
     ) -> AgentTask:
         given = self._submitted_id(task.history[0], task.id) if task.history else None
         return AgentTask(
@@ -314,7 +314,7 @@ class AgentServer(Closes):
             artifacts=task.artifacts,
             history=task.history,
             metadata=task.metadata,
-            _log=lambda: self._statuses(task, scope),
+            _log=lambda: self._statuses(task, owner),
             _stopped=stopped,
         )
 
@@ -331,14 +331,14 @@ class AgentServer(Closes):
             return None
         return given
 
-    def _statuses(self, task: Task, scope: Owner) -> tuple[TaskStatus, ...]:
+    def _statuses(self, task: Task, owner: Owner) -> tuple[TaskStatus, ...]:
         try:
-            return status_history(self._store, task.id, scope)
+            return status_history(self._store, task.id, owner)
         except TaskNotFoundError:
             return (task.status,)
 
 
-def status_history(store: TaskStore, task_id: str, scope: Owner = _NO_OWNER) -> tuple[TaskStatus, ...]:
+def status_history(store: TaskStore, task_id: str, owner: Owner = _NO_OWNER) -> tuple[TaskStatus, ...]:
     """All statuses of a task, oldest first; only the current one if its log was compacted.
 
     Raises:
@@ -347,11 +347,11 @@ def status_history(store: TaskStore, task_id: str, scope: Owner = _NO_OWNER) -> 
     found: list[TaskStatus] = []
     after = 0
     while True:
-        page = store.log(scope, task_id, after=after, max_bytes=LOG_PAGE_BYTES)
+        page = store.log(owner, task_id, after=after, max_bytes=LOG_PAGE_BYTES)
         entries = page.entries
         found += [entry.event.status for entry in entries if isinstance(entry.event, TaskStatusUpdateEvent)]
         if not entries or entries[-1].number >= page.version:
-            return tuple(found) or (store.head(scope, task_id).status,)
+            return tuple(found) or (store.head(owner, task_id).status,)
         after = entries[-1].number
 
 
@@ -366,7 +366,7 @@ class _TaskExecutor:
 
     def execute(self, context: RequestContext) -> None:
         """Run the function, on the thread of the run."""
-        before = self._as_agent_task(context.task, lambda: context.cancelled, context._run.scope)
+        before = self._as_agent_task(context.task, lambda: context.cancelled, context._run.owner)
         context.emit(*self._changes(before, self._call(before, context), context))
 
     def _call(self, task: AgentTask, context: RequestContext) -> Task:

@@ -47,7 +47,7 @@ class PushConfigs:
     `on_set` is called with owner and task id after `create`; a configuration that comes with a send is set when its run begins.
 
     Raises (from every operation):
-        TaskNotFoundError: there is no such task, or no such configuration of it, in the scope.
+        TaskNotFoundError: there is no such task, or no such configuration of it, or it is of another owner.
         InvalidParamsError: the request is invalid.
     """
 
@@ -64,7 +64,7 @@ class PushConfigs:
         }
 
     def create(
-        self, scope: Owner, request: TaskPushNotificationConfig, context: CallContext
+        self, owner: Owner, request: TaskPushNotificationConfig, context: CallContext
     ) -> TaskPushNotificationConfig:
         """CreateTaskPushNotificationConfig (spec 3.1.7): added to the task, or replaces the one with its id."""
         if not request.task_id:
@@ -72,51 +72,51 @@ class PushConfigs:
         self.check(request)
         config = replace(request, id=request.id or new_id(), metadata={})
         try:
-            self._webhooks.put(scope, Webhook(config, context.version), most=self._max_configs)
+            self._webhooks.put(owner, Webhook(config, context.version), most=self._max_configs)
         except TooManyWebhooks:
             raise self._too_many() from None
-        self._on_set(scope, config.task_id)
+        self._on_set(owner, config.task_id)
         return config
 
     def get(
-        self, scope: Owner, request: GetTaskPushNotificationConfigRequest, context: CallContext
+        self, owner: Owner, request: GetTaskPushNotificationConfigRequest, context: CallContext
     ) -> TaskPushNotificationConfig:
         """GetTaskPushNotificationConfig (spec 3.1.8); without an id the first one of the task."""
-        for webhook in self._webhooks.of_task(scope, request.task_id):
+        for webhook in self._webhooks.of_task(owner, request.task_id):
             if request.id in ("", webhook.id):
                 return _as_config(webhook)
         raise TaskNotFoundError("Push notification configuration not found")
 
     def list(
-        self, scope: Owner, request: ListTaskPushNotificationConfigsRequest, context: CallContext
+        self, owner: Owner, request: ListTaskPushNotificationConfigsRequest, context: CallContext
     ) -> ListTaskPushNotificationConfigsResponse:
         """ListTaskPushNotificationConfigs (spec 3.1.9): in the order of their creation; all of them without a page size."""
         if request.page_size < 0:
             raise InvalidParamsError.at("pageSize", "must not be negative")
         after = _read_page_token(request.page_token)
-        found = [known for known in self._webhooks.of_task(scope, request.task_id) if known.number > after]
+        found = [known for known in self._webhooks.of_task(owner, request.task_id) if known.number > after]
         page = found[: request.page_size or None]
         return ListTaskPushNotificationConfigsResponse(
             configs=tuple(map(_as_config, page)),
             next_page_token=str(page[-1].number) if len(page) < len(found) else "",
         )
 
-    def delete(self, scope: Owner, request: DeleteTaskPushNotificationConfigRequest, context: CallContext) -> None:
+    def delete(self, owner: Owner, request: DeleteTaskPushNotificationConfigRequest, context: CallContext) -> None:
         """DeleteTaskPushNotificationConfig (spec 3.1.10). Idempotent."""
-        self._webhooks.delete(scope, request.task_id, request.id)
+        self._webhooks.delete(owner, request.task_id, request.id)
 
     # -- with a send --
 
     def of_send(
-        self, scope: Owner, config: TaskPushNotificationConfig, context: CallContext, task_id: str, *, create: bool
+        self, owner: Owner, config: TaskPushNotificationConfig, context: CallContext, task_id: str, *, create: bool
     ) -> Webhook:
         """The webhook in a send on `task_id`, after `check`. Without an id it gets that of the task.
 
         So a client that names its webhook in each message of a conversation gets each notification once.
         """
-        config = replace(config, id=config.id or task_id, task_id=task_id, tenant=scope.tenant, metadata={})
+        config = replace(config, id=config.id or task_id, task_id=task_id, tenant=owner.tenant, metadata={})
         if not create:
-            known = {stored.id for stored in self._webhooks.of_task(scope, task_id)}
+            known = {stored.id for stored in self._webhooks.of_task(owner, task_id)}
             if config.id not in known and len(known) >= self._max_configs:
                 raise self._too_many()
         return Webhook(config, context.version)

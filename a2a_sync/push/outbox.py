@@ -49,11 +49,11 @@ _CLOSE_TIMEOUT = 1.0
 class TaskListener:
     """Requests a check of the webhooks of one task when that has new entries."""
 
-    __slots__ = ("_mailbox", "checked_at", "local", "scope", "task_id", "trace", "waiting")
+    __slots__ = ("_mailbox", "checked_at", "local", "owner", "task_id", "trace", "waiting")
 
-    def __init__(self, mailbox: _Mailbox, scope: Owner, task_id: str) -> None:
+    def __init__(self, mailbox: _Mailbox, owner: Owner, task_id: str) -> None:
         self._mailbox = mailbox
-        self.scope: Owner = scope
+        self.owner: Owner = owner
         self.task_id: str = task_id
         #: It is in the mailbox.
         self.waiting: bool = False
@@ -157,9 +157,9 @@ class Outbox(Component):
                 self._thread = start_thread("a2a-outbox", _schedule, weakref.ref(self), self._mailbox.wake)
             return self._thread is not None
 
-    def follow(self, scope: Owner, task_id: str) -> None:
+    def follow(self, owner: Owner, task_id: str) -> None:
         """Check the webhooks of this task now, and after each entry: one was set, or a run has begun."""
-        self._listen(scope, task_id).request_check(local=True)
+        self._listen(owner, task_id).request_check(local=True)
         self.start()
 
     def close(self, timeout: float = 10.0) -> None:
@@ -185,11 +185,11 @@ class Outbox(Component):
         for listener in listeners.values():
             self._hub.remove(listener.task_id, listener)
 
-    def _listen(self, scope: Owner, task_id: str) -> TaskListener:
+    def _listen(self, owner: Owner, task_id: str) -> TaskListener:
         with self._lock:
             listener = self._listeners.get(task_id)
             if listener is None:
-                listener = self._listeners[task_id] = TaskListener(self._mailbox, scope, task_id)
+                listener = self._listeners[task_id] = TaskListener(self._mailbox, owner, task_id)
                 self._hub.add(task_id, listener)
         return listener
 
@@ -228,10 +228,10 @@ class Outbox(Component):
     def _run_timers(self, now: float) -> None:
         """Check the tasks whose time has come."""
         while self._timers and self._timers[0][0] <= now:
-            moment, task_id, scope = heapq.heappop(self._timers)
+            moment, task_id, owner = heapq.heappop(self._timers)
             if self._check_times.get(task_id) == moment:
                 del self._check_times[task_id]
-                self._check(scope, task_id)
+                self._check(owner, task_id)
 
     def _take_requests(self, now: float) -> None:
         """Schedule the requested checks; those of other processes' entries later, and many of them as one scan."""
@@ -243,32 +243,32 @@ class Outbox(Component):
             if listener.local:
                 listener.local = False
                 listener.checked_at = max(now, listener.checked_at + _MIN_CHECK_INTERVAL)
-                self._check_at(listener.checked_at, listener.scope, listener.task_id)
+                self._check_at(listener.checked_at, listener.owner, listener.task_id)
             else:
                 remote.append(listener)
         if len(remote) > _MAX_SINGLE_CHECKS:
             self._next_scan = min(self._next_scan, now + _REMOTE_DELAY)
         else:
             for listener in remote:
-                self._check_at(now + _REMOTE_DELAY, listener.scope, listener.task_id)
+                self._check_at(now + _REMOTE_DELAY, listener.owner, listener.task_id)
 
-    def _check_at(self, moment: float, scope: Owner, task_id: str) -> None:
+    def _check_at(self, moment: float, owner: Owner, task_id: str) -> None:
         if self._check_times.get(task_id, moment + 1) > moment:
             self._check_times[task_id] = moment
-            heapq.heappush(self._timers, (moment, task_id, scope))
+            heapq.heappush(self._timers, (moment, task_id, owner))
 
-    def _check(self, scope: Owner, task_id: str) -> None:
+    def _check(self, owner: Owner, task_id: str) -> None:
         """Queue the webhooks of a task that have pending notifications; listen to the task while there may be more."""
         try:
-            webhooks = self._webhooks.of_task(scope, task_id)
+            webhooks = self._webhooks.of_task(owner, task_id)
         except TaskNotFoundError:
             webhooks = ()
         except Exception:
             logger.exception("the webhooks of a task cannot be read; this is retried", extra={"task_id": task_id})
-            self._check_at(time.monotonic() + _AFTER_FAULT, scope, task_id)
+            self._check_at(time.monotonic() + _AFTER_FAULT, owner, task_id)
             return
         if any(webhook.open for webhook in webhooks):
-            self._listen(scope, task_id)
+            self._listen(owner, task_id)
         else:
             self._stop_listening(task_id)
         for webhook in webhooks:

@@ -122,7 +122,7 @@ class RequestHandler:
             op.CANCEL_TASK: self.cancel_task,
             op.SUBSCRIBE_TO_TASK: self.subscribe_to_task,
             op.GET_EXTENDED_CARD: extended_card or ExtendedCard(),
-            **{operation: _scoped(method) for operation, method in self._push.methods.items()},
+            **{operation: _with_owner(method) for operation, method in self._push.methods.items()},
         }
 
     def __call__(self, call: Call[RequestT, ResultT]) -> ResultT:
@@ -148,33 +148,33 @@ class RequestHandler:
         return result
 
     def _send(self, request: SendMessageRequest, context: CallContext) -> Steps[Task | Message]:
-        scope = _scope(request.tenant, context)
+        owner = _owner(request.tenant, context)
         configuration = request.configuration
         at_once = configuration is not None and configuration.return_immediately
         history = configuration.history_length if configuration else None
         key = context.key
-        sent = self._sent(scope, key) if request.message.task_id else None
+        sent = self._sent(owner, key) if request.message.task_id else None
         if sent is None:
-            run_request, head = self._run_request(scope, request, context, key)
+            run_request, head = self._run_request(owner, request, context, key)
             run_on = RunOn.CALLER if self._runs.on_run_thread() and not at_once else RunOn.POOL
             if run_on is RunOn.CALLER and context.deadline is not None:
                 # If the run occupied the caller's thread, the call could not end at its deadline.
                 run_on = RunOn.POOL_OR_CALLER
             with Waiter(self._hub, run_request.task_id) as waiter:
-                started = yield from self._start(scope, run_request, head, context, wait=not at_once, run_on=run_on)
+                started = yield from self._start(owner, run_request, head, context, wait=not at_once, run_on=run_on)
                 if isinstance(started, Message):
                     return started
                 if isinstance(started, StartedRun):
                     if at_once:
-                        return self._load(scope, run_request.task_id, history, context)
-                    return (yield from self._await(waiter, scope, history, context))
+                        return self._load(owner, run_request.task_id, history, context)
+                    return (yield from self._await(waiter, owner, history, context))
             sent = started
         check_same(sent, key)
         with Waiter(self._hub, sent.task_id) as waiter:
-            stored = self._stored(scope, sent.task_id, history, context)
+            stored = self._stored(owner, sent.task_id, history, context)
             if at_once or stored.task.state.paused or not stored.running:
                 return stored.task
-            return (yield from self._await(waiter, scope, history, context))
+            return (yield from self._await(waiter, owner, history, context))
 
     def send_streaming_message(self, request: SendMessageRequest, context: CallContext) -> PolledStream:
         """SendStreamingMessage (spec 3.1.2): start a run; the stream begins with the task and ends with the run."""
@@ -184,20 +184,20 @@ class RequestHandler:
         return stream
 
     def _send_streaming(self, request: SendMessageRequest, context: CallContext) -> Steps[PolledStream]:
-        scope = _scope(request.tenant, context)
+        owner = _owner(request.tenant, context)
         history = self._history(request.configuration.history_length if request.configuration else None)
         key = context.key
-        sent = self._sent(scope, key) if request.message.task_id else None
+        sent = self._sent(owner, key) if request.message.task_id else None
         if sent is None:
-            run_request, head = self._run_request(scope, request, context, key)
-            before = None if head is None else self._stored(scope, run_request.task_id, history, context)
+            run_request, head = self._run_request(owner, request, context, key)
+            before = None if head is None else self._stored(owner, run_request.task_id, history, context)
             self._responses.end_turn()
             subscription = self._streams.listen(run_request.task_id)
             run_on = RunOn.POOL_OR_CALLER if self._runs.on_run_thread() else RunOn.POOL
             try:
-                started = yield from self._start(scope, run_request, head, context, wait=True, run_on=run_on)
+                started = yield from self._start(owner, run_request, head, context, wait=True, run_on=run_on)
                 if isinstance(started, StartedRun):
-                    return self._streams.of_run(scope, started, before, subscription, history)
+                    return self._streams.of_run(owner, started, before, subscription, history)
             except BaseException:
                 subscription.close()
                 raise
@@ -206,10 +206,10 @@ class RequestHandler:
                 return SingleItemStream(StreamItem(started))
             sent = started
         check_same(sent, key)
-        return self._streams.from_start(scope, sent, history, self._admit(scope, context))
+        return self._streams.from_start(owner, sent, history, self._admit(owner, context))
 
-    def _sent(self, scope: Owner, key: SendKey | None) -> SentRun | None:
-        return None if key is None else self._store.sent(scope, key.key)
+    def _sent(self, owner: Owner, key: SendKey | None) -> SentRun | None:
+        return None if key is None else self._store.sent(owner, key.key)
 
     def _check_send(self, request: SendMessageRequest) -> None:
         parts = request.message.parts
@@ -228,20 +228,20 @@ class RequestHandler:
                 )
 
     def _run_request(
-        self, scope: Owner, request: SendMessageRequest, context: CallContext, key: SendKey | None
+        self, owner: Owner, request: SendMessageRequest, context: CallContext, key: SendKey | None
     ) -> tuple[RunRequest, TaskHead | None]:
         """The run that `request` asks for, with task and context ids in its message, and its task; None if that is new."""
         message, head = request.message, None
         if not message.task_id:
-            task_id = self._store.new_task_id(scope)
+            task_id = self._store.new_task_id(owner)
             message = replace(message, task_id=task_id, context_id=message.context_id or new_id())
         else:
-            head = self._store.head(scope, message.task_id)
+            head = self._store.head(owner, message.task_id)
             self._check_continues(message, head)
             message = replace(message, context_id=head.context_id)
         configuration, webhook = request.configuration, None
         if configuration is not None and (config := configuration.task_push_notification_config) is not None:
-            webhook = self._push.of_send(scope, config, context, message.task_id, create=head is None)
+            webhook = self._push.of_send(owner, config, context, message.task_id, create=head is None)
             # It holds credentials, which runs do not need.
             configuration = replace(configuration, task_push_notification_config=None)
         headers = {name: context.headers[name] for name in self._headers if name in context.headers}
@@ -267,28 +267,28 @@ class RequestHandler:
         if message.context_id and message.context_id != head.context_id:
             raise InvalidParamsError.at("message.contextId", "differs from the context of the task")
 
-    def _check_new(self, scope: Owner, request: RunRequest, head: TaskHead) -> None:
+    def _check_new(self, owner: Owner, request: RunRequest, head: TaskHead) -> None:
         """A message that is sent again must not answer the question that it has led to."""
         if not question_id(head.status.message):
             return
         message = request.message
-        latest = self._store.load(scope, head.id, history=_LATEST_MESSAGES, artifacts=False).task.history
+        latest = self._store.load(owner, head.id, history=_LATEST_MESSAGES, artifacts=False).task.history
         if any((one.message_id, one.parts) == (message.message_id, message.parts) for one in latest):
             self._refuse_answer(
-                scope,
+                owner,
                 head.id,
                 request.key,
                 "The task has received this message, with this messageId, and has asked a question since",
             )
 
-    def _check_still_answers(self, scope: Owner, request: RunRequest, before: TaskHead, now: TaskHead) -> None:
+    def _check_still_answers(self, owner: Owner, request: RunRequest, before: TaskHead, now: TaskHead) -> None:
         """A message that waited for a run cannot answer what this run has asked: its sender had not seen the question."""
         asked = question_id(now.status.message)
         if asked and asked != question_id(before.status.message):
-            self._refuse_answer(scope, now.id, request.key, "The task has asked a question since this message was sent")
+            self._refuse_answer(owner, now.id, request.key, "The task has asked a question since this message was sent")
 
-    def _refuse_answer(self, scope: Owner, task_id: str, key: SendKey | None, why: str) -> NoReturn:
-        sent = self._sent(scope, key)
+    def _refuse_answer(self, owner: Owner, task_id: str, key: SendKey | None, why: str) -> NoReturn:
+        sent = self._sent(owner, key)
         if sent is not None:
             raise AlreadySent(sent)
         raise UnsupportedOperationError(
@@ -297,7 +297,7 @@ class RequestHandler:
 
     def _start(
         self,
-        scope: Owner,
+        owner: Owner,
         request: RunRequest,
         head: TaskHead | None,
         context: CallContext,
@@ -309,21 +309,21 @@ class RequestHandler:
         try:
             # A direct answer is not stored, so a retry of the send with the same key could not return it.
             if head is None and self._direct and request.key is None:
-                return self._runs.start_direct_run(scope, request, run_on=run_on)
+                return self._runs.start_direct_run(owner, request, run_on=run_on)
             if head is None:
-                return self._runs.start_run(scope, request, after=None, run_on=run_on)
-            self._check_new(scope, request, head)
-            return (yield from self._start_when_free(scope, request, head, context, wait=wait, run_on=run_on))
+                return self._runs.start_run(owner, request, after=None, run_on=run_on)
+            self._check_new(owner, request, head)
+            return (yield from self._start_when_free(owner, request, head, context, wait=wait, run_on=run_on))
         except AlreadySent as known:
             return known.run
         except OverloadedError:
-            sent = self._sent(scope, request.key)
+            sent = self._sent(owner, request.key)
             if sent is None:
                 raise
             return sent
 
     def _start_when_free(
-        self, scope: Owner, request: RunRequest, head: TaskHead, context: CallContext, *, wait: bool, run_on: RunOn
+        self, owner: Owner, request: RunRequest, head: TaskHead, context: CallContext, *, wait: bool, run_on: RunOn
     ) -> Steps[StartedRun]:
         wait = wait and not self._runs.waits_for_itself(request.task_id)
         deadline = time.monotonic() + (self._limits.busy_task_timeout if wait else 0.0)
@@ -331,9 +331,9 @@ class RequestHandler:
         with Waiter(self._hub, request.task_id, ended=True) as waiter:
             while True:
                 if now is None:
-                    now = self._store.head(scope, request.task_id)
-                    self._check_still_answers(scope, request, head, now)
-                if not now.running and (started := self._started_after(scope, request, now, run_on)) is not None:
+                    now = self._store.head(owner, request.task_id)
+                    self._check_still_answers(owner, request, head, now)
+                if not now.running and (started := self._started_after(owner, request, now, run_on)) is not None:
                     return started
                 busy, now = now.running, None
                 if (left := deadline - time.monotonic()) <= 0:
@@ -354,16 +354,16 @@ class RequestHandler:
                     waiter.wait(min(most, left))
                 _leave_if_gone(context)
 
-    def _started_after(self, scope: Owner, request: RunRequest, head: TaskHead, run_on: RunOn) -> StartedRun | None:
+    def _started_after(self, owner: Owner, request: RunRequest, head: TaskHead, run_on: RunOn) -> StartedRun | None:
         """The run, if the task is still as in `head`, by which the message was checked; None if another run has begun since."""
         try:
-            return self._runs.start_run(scope, request, after=head.version, run_on=run_on)
+            return self._runs.start_run(owner, request, after=head.version, run_on=run_on)
         except TaskEnded:
-            raise task_ended(head.id, self._store.head(scope, head.id).status.state) from None
+            raise task_ended(head.id, self._store.head(owner, head.id).status.state) from None
         except TaskBusy:
             return None
 
-    def _await(self, waiter: Waiter, scope: Owner, history: int | None, context: CallContext) -> Steps[Task]:
+    def _await(self, waiter: Waiter, owner: Owner, history: int | None, context: CallContext) -> Steps[Task]:
         """The task when it has paused, or as it is after `Limits.blocking_send_timeout` seconds.
 
         Raises:
@@ -378,14 +378,14 @@ class RequestHandler:
             most = yield Wait(waiter, deadline)
             left = deadline - time.monotonic()
             if left <= 0:
-                return self._load(scope, waiter.task_id, history, context)
+                return self._load(owner, waiter.task_id, history, context)
             if waiter.wait(min(most, left, self._check_interval(context))):
                 # Before the store is read: what ends meanwhile is waited for once more.
                 stopped = waiter.stopped
                 task = waiter.task()
                 if task is not None and task.state.paused:
                     return trim_history(task, self._history(history), self._limits)
-                stored = self._stored(scope, waiter.task_id, history, context)
+                stored = self._stored(owner, waiter.task_id, history, context)
                 # The wake-up may come from the end of an earlier run of the task. A stopping server returns the task as
                 # it is; another server will end it.
                 if stored.task.state.paused or not stored.running or stopped:
@@ -405,7 +405,7 @@ class RequestHandler:
     def get_task(self, request: GetTaskRequest, context: CallContext) -> Task:
         """GetTask (spec 3.1.3)."""
         _check_history_length(request.history_length, "historyLength")
-        return self._load(_scope(request.tenant, context), request.id, request.history_length, context)
+        return self._load(_owner(request.tenant, context), request.id, request.history_length, context)
 
     def list_tasks(self, request: ListTasksRequest, context: CallContext) -> ListTasksResponse:
         """ListTasks (spec 3.1.4): newest status first.
@@ -419,7 +419,7 @@ class RequestHandler:
         if not 1 <= size <= max(100, self._limits.max_page_size):
             raise InvalidParamsError.at("pageSize", f"must be between 1 and {max(100, self._limits.max_page_size)}")
         size = min(size, self._limits.max_page_size)
-        page = self._page(_scope(request.tenant, context), self._query(request, size), context)
+        page = self._page(_owner(request.tenant, context), self._query(request, size), context)
         token = write_page_token(request, page.next) if page.next is not None else ""
         return ListTasksResponse(tasks=page.tasks, next_page_token=token, page_size=size, total_size=page.total)
 
@@ -435,29 +435,29 @@ class RequestHandler:
             max_bytes=self._limits.max_response_bytes,
         )
 
-    def _page(self, scope: Owner, query: TaskQuery, context: CallContext) -> TaskPage:
+    def _page(self, owner: Owner, query: TaskQuery, context: CallContext) -> TaskPage:
         if context.gone is None:
-            return self._store.list(scope, query)
+            return self._store.list(owner, query)
         try:
-            return self._store.list(scope, replace(query, refuse_above=SMALL_BYTES))
+            return self._store.list(owner, replace(query, refuse_above=SMALL_BYTES))
         except LargeResult as large:
             size = large.size if query.max_bytes is None else min(large.size, query.max_bytes)
-            self._responses.reserve(size, quota_owner(scope.id))
-            return self._store.list(scope, query)
+            self._responses.reserve(size, quota_owner(owner.id))
+            return self._store.list(owner, query)
 
     def subscribe_to_task(self, request: SubscribeToTaskRequest, context: CallContext) -> PolledStream:
         """SubscribeToTask (spec 3.1.6): stream the current task and then its events, or those after `last_event_id`."""
         self._check_streaming()
-        scope = _scope(request.tenant, context)
-        return self._streams.of_task(scope, request.id, context.last_event_id, self._admit(scope, context))
+        owner = _owner(request.tenant, context)
+        return self._streams.of_task(owner, request.id, context.last_event_id, self._admit(owner, context))
 
     # -- cancelling --
 
     def cancel_task(self, request: CancelTaskRequest, context: CallContext) -> Task:
         """CancelTask (spec 3.1.5): the task is `canceled` when this returns, even if its run has not ended yet."""
-        scope = _scope(request.tenant, context)
-        self._runs.cancel(scope, request.id, request.metadata, context.principal)
-        return self._load(scope, request.id, None, context)
+        owner = _owner(request.tenant, context)
+        self._runs.cancel(owner, request.id, request.metadata, context.principal)
+        return self._load(owner, request.id, None, context)
 
     # -- shared --
 
@@ -468,32 +468,32 @@ class RequestHandler:
     def _history(self, wanted: int | None) -> int:
         return self._limits.max_history_length if wanted is None else min(wanted, self._limits.max_history_length)
 
-    def _admit(self, scope: Owner, context: CallContext) -> Callable[[int], None] | None:
+    def _admit(self, owner: Owner, context: CallContext) -> Callable[[int], None] | None:
         """Reserves bytes for a large task; None for a call from inside this process."""
-        return None if context.gone is None else partial(self._responses.reserve, owner=quota_owner(scope.id))
+        return None if context.gone is None else partial(self._responses.reserve, owner=quota_owner(owner.id))
 
-    def _load(self, scope: Owner, task_id: str, history: int | None, context: CallContext) -> Task:
-        return self._stored(scope, task_id, history, context).task
+    def _load(self, owner: Owner, task_id: str, history: int | None, context: CallContext) -> Task:
+        return self._stored(owner, task_id, history, context).task
 
-    def _stored(self, scope: Owner, task_id: str, history: int | None, context: CallContext) -> StoredTask:
+    def _stored(self, owner: Owner, task_id: str, history: int | None, context: CallContext) -> StoredTask:
         most, wanted, load = self._limits.max_response_bytes, self._history(history), self._store.load
         if context.gone is None:
             # A call from inside this process: the response is not encoded and needs no budget.
-            return load(scope, task_id, history=wanted, max_bytes=most)
+            return load(owner, task_id, history=wanted, max_bytes=most)
         try:
-            return load(scope, task_id, history=wanted, max_bytes=most, refuse_above=SMALL_BYTES)
+            return load(owner, task_id, history=wanted, max_bytes=most, refuse_above=SMALL_BYTES)
         except LargeResult as large:
-            self._responses.reserve(large.size, quota_owner(scope.id))
-            return load(scope, task_id, history=wanted, max_bytes=most)
+            self._responses.reserve(large.size, quota_owner(owner.id))
+            return load(owner, task_id, history=wanted, max_bytes=most)
 
 
-def _scope(tenant: str, context: CallContext) -> Owner:
+def _owner(tenant: str, context: CallContext) -> Owner:
     return Owner(tenant, owner_of(context))
 
 
-def _scoped(method: Callable[[Owner, Any, CallContext], Any]) -> Callable[[Any, CallContext], Any]:
+def _with_owner(method: Callable[[Owner, Any, CallContext], Any]) -> Callable[[Any, CallContext], Any]:
     """Wrap `method`, whose first argument is the owner of the tasks, as a method of an operation."""
-    return lambda request, context: method(_scope(request.tenant, context), request, context)
+    return lambda request, context: method(_owner(request.tenant, context), request, context)
 
 
 def _patience(context: CallContext) -> float:

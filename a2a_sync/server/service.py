@@ -98,8 +98,8 @@ class AgentService(Components):
         self._work = mount.component
         #: The name under which the agent is one of several on its engine, or ``""``.
         self.mount_name: str = mount.name
-        scope = mount.around(_owner_of_call)
-        self._scope: Callable[[Any], Any] = scope if owner is None else scope_to_owner(owner, scope)
+        resolve = mount.around(_owner_of_call)
+        self._resolve_owner: Callable[[Any], Any] = resolve if owner is None else scope_to_owner(owner, resolve)
         self.engine: ServerEngine = mount.engine
         engine = self.engine
         spec = AgentSpec.of(agent)
@@ -158,7 +158,7 @@ class AgentService(Components):
 
     def owner(self, principal: Principal | None) -> Owner:
         """The owner of the tasks that `principal` has with this agent, as the store names it."""
-        owner: Owner = self._scope(Call(GET_TASK, GetTaskRequest(id=""), CallContext(principal=principal)))
+        owner: Owner = self._resolve_owner(Call(GET_TASK, GetTaskRequest(id=""), CallContext(principal=principal)))
         return owner
 
     def authenticate(self, request: AuthRequest) -> Principal | None:

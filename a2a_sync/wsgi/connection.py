@@ -322,7 +322,7 @@ class LimitedBody:
     def _finish_input(self) -> None:
         """Read what the client has sent of its body; what has not arrived is not awaited, and its connection is closed."""
         length = self._environ.get("CONTENT_LENGTH", "")
-        if length.isdigit() and int(length) <= _SMALL_BODY:
+        if length.isdecimal() and int(length) <= _SMALL_BODY:
             self._connection.limit(_NO_WAIT)
             try:
                 if len(self._environ["wsgi.input"].read(int(length))) == int(length):
