@@ -32,7 +32,6 @@ FEATURES = (
             "integrations.agent_framework": "*",
             "integrations.bridge": "*",
             "integrations.crewai": "*",
-            "integrations.crewai_runs": "*",
             "integrations.langgraph": "*",
             "integrations.llamaindex": "*",
             "integrations.mcp": "*",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("crewai")
+
+from crewai.agents.agent_executor import AgentExecutorState
 
 from a2a_sync import A2AApp, Client, DataPart, Task, TaskArtifactUpdateEvent, TaskState
 from a2a_sync.integrations.bridge import USAGE
@@ -202,6 +205,30 @@ def test_tasks_that_read_the_console_are_refused(serve: Any, kit: Kit) -> None:
     with pytest.raises(TypeError, match="human_input=True reads the console"):
         CrewBridge(kit.crew(human_input=True))
     assert send(serve(CrewBridge(lambda context: kit.crew(human_input=True), name="reads"))).state is S.FAILED
+
+
+def test_a_run_of_an_agent_makes_no_class(kit: Kit) -> None:
+    with A2AApp(CrewBridge(kit.agent(), name="shop")) as app, Client(app) as client:
+        gc.disable()
+        try:
+            before = set(AgentExecutorState.__subclasses__())
+            assert send(client).text == "You said: hi."
+            assert set(AgentExecutorState.__subclasses__()) <= before
+        finally:
+            gc.enable()
+
+
+def test_the_answer_of_a_model_that_only_marks_it_is_streamed_without_the_mark(serve: Any, make: Any) -> None:
+    class Marking(Model):
+        def supports_function_calling(self) -> bool:
+            return False
+
+        def answer(self, turns: Any) -> str:
+            return "Final Answer: It is noon."
+
+    with serve(CrewBridge(lambda context: make(model=Marking()), name="marks"), interval=0).stream("hi") as stream:
+        pieces = [event.artifact.text for event in stream if isinstance(event, TaskArtifactUpdateEvent)]
+    assert "".join(pieces[:-1]) == pieces[-1] == "It is noon."
 
 
 def test_an_object_that_is_neither_crew_nor_agent_is_refused() -> None:

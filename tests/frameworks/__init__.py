@@ -21,7 +21,6 @@ SHARED = [name for module in BRIDGES if (name := module.rpartition(".")[2]) != "
 PARTS = {
     **{f"a2a_sync.integrations.adk_{name}": "google.adk" for name in ("calls", "parts", "remote", "sessions")},
     "a2a_sync.integrations.celery": "celery",
-    "a2a_sync.integrations.crewai_runs": "crewai",
     "a2a_sync.integrations.mcp": "mcp",
 }
 #: The modules that need the extra ``grpc``.

@@ -71,7 +71,7 @@ PAIRS = {
     "strands": Pair("Strands", "A2AServer", _strands_answer),
     "agent_framework": Pair("Microsoft Agent Framework", "A2AExecutor"),
     "adk": Pair("Google ADK", "to_a2a", _adk_answer),
-    "crewai": Pair("CrewAI (crews)", "crewai.a2a", connections=1, restarts=True),
+    "crewai": Pair("CrewAI (agents)", "crewai.a2a", connections=1, restarts=True),
 }
 
 

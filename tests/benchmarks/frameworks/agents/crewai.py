@@ -7,7 +7,7 @@ from typing import Any
 from a2a.server.agent_execution import AgentExecutor
 from a2a.server.apps import A2AStarletteApplication
 from a2a.server.request_handlers import DefaultRequestHandler
-from crewai import Agent, Crew, Task
+from crewai import Agent
 from crewai.a2a import A2AServerConfig
 from crewai.a2a.utils.task import cancel, execute
 from crewai.tools import tool
@@ -23,17 +23,10 @@ URL = f"http://127.0.0.1:{PORT}/"
 
 
 class AsyncModel(Model):
-    """CrewAI's own server calls models without threads, and gives them the message without a role."""
+    """CrewAI's own server calls models without threads."""
 
     def supports_multimodal(self) -> bool:
         return True
-
-    def turns(self, messages: list[dict[str, Any]]) -> list[tuple[str, str]]:
-        found = super().turns(messages)
-        if any(role == "user" for role, _ in found):
-            return found
-        (asked,) = (one["content"] for one in messages if one["role"] == "user")
-        return [("user", asked.partition("Current Task:")[2].strip().partition("\n")[0]), *found]
 
     async def acall(self, *arguments: Any, **options: Any) -> Any:
         return self.call(*arguments, **options)
@@ -62,13 +55,11 @@ def agent(kind: str, caller: str = "", **options: Any) -> Agent:
 
 
 def ours(kind: str) -> CrewBridge:
-    def crew(context: Any) -> Crew:
-        shop = agent(kind, context.user.id if context.user else "")
-        declared = {"output_pydantic": Price} if kind == "prices" else {}
-        task = Task(agent=shop, description="{history}\nuser: {query}", expected_output="an answer", **declared)
-        return Crew(agents=[shop], tasks=[task])
+    def known(context: Any) -> Agent:
+        return agent(kind, context.user.id)
 
-    return CrewBridge(crew, name="shop")
+    served = known if kind == "known" else agent(kind)
+    return CrewBridge(served, name="shop", response_format=Price if kind == "prices" else None)
 
 
 class Executor(AgentExecutor):
