@@ -15,6 +15,7 @@ from gevent import monkey
 monkey.patch_all()
 
 import contextlib  # noqa: E402
+import errno  # noqa: E402
 import socket  # noqa: E402
 import threading  # noqa: E402
 import time  # noqa: E402
@@ -43,6 +44,7 @@ from a2a_sync.gunicorn import (  # noqa: E402
     worker_exit,
 )
 from a2a_sync.gunicorn.buffers import CHUNK_BYTES, MAX_SMALL_CHUNKS  # noqa: E402
+from a2a_sync.wsgi.connection import is_closed  # noqa: E402
 
 __all__ = [
     "child_exit",
@@ -82,6 +84,7 @@ def post_worker_init(worker: Any) -> None:
         ggevent.StreamServer = partial(StreamServer, do_handshake_on_connect=False)
         worker.handle = _after_handshake(worker, worker.handle)
     worker.handle = _track_idle(worker, worker.handle)
+    worker.handle_request = _ignore_cut_off(worker, worker.handle_request)
     threading.Thread(target=_end_idle_connections, args=(worker,), name="a2a-idle", daemon=True).start()
 
 
@@ -122,6 +125,22 @@ def _after_handshake(worker: Any, handle: Any) -> Any:
             handle(listener, client, address)
 
     return handle_tls
+
+
+def _ignore_cut_off(worker: Any, handle_request: Any) -> Any:
+    """Wrap `handle_request`: gunicorn would log a traceback for each connection that ends because its client does not read."""
+
+    def handle(listener: Any, req: Any, client: Any, address: Any) -> Any:
+        try:
+            return handle_request(listener, req, client, address)
+        except OSError as error:
+            # Another greenlet has ended the connection, or `LimitedBody` when its time was over.
+            if not (error.errno == errno.EBADF or isinstance(error, TimeoutError)) or not is_closed(client):
+                raise
+            worker.log.debug("a connection was closed before its client had read the response: %s", error)
+            raise StopIteration from None
+
+    return handle
 
 
 def pre_request(worker: Any, req: Any) -> None:

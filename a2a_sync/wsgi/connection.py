@@ -134,17 +134,7 @@ class Connection:
         """The client has closed its side, as far as the server shows it."""
         if self._client_gone is not None:
             return bool(self._client_gone())
-        if self._socket is None or (poll := _native_poll()) is None:
-            return False
-        try:
-            number = self._socket.fileno()
-            if number < 0:
-                return True
-            poller = poll()
-            poller.register(number, _RDHUP)
-            return any(mask & _HANGUP for _, mask in poller.poll(0))
-        except (OSError, ValueError):
-            return True
+        return self._socket is not None and is_closed(self._socket)
 
     def limit(self, seconds: float) -> None:
         """Let each read from a silent client, and each write to one that does not read, fail after `seconds`.
@@ -210,6 +200,21 @@ class Connection:
             return bool(getattr(self._socket, name, False))
         except OSError:  # every attribute of a closed socket of gevent
             return False
+
+
+def is_closed(sock: socket.socket) -> bool:
+    """Whether either side has closed the connection, as far as the system shows it. Neither waits nor reads."""
+    if (poll := _native_poll()) is None:
+        return False
+    try:
+        number = sock.fileno()
+        if number < 0:
+            return True
+        poller = poll()
+        poller.register(number, _RDHUP)
+        return any(mask & _HANGUP for _, mask in poller.poll(0))
+    except (OSError, ValueError):
+        return True
 
 
 class Abortable(Protocol):

@@ -105,5 +105,7 @@ def test_every_connection_of_a_slow_client_is_closed(quick: tuple[LiveServer, st
         # The time limits begin when the client has sent everything: the server answers thousands of cards until then.
         eventually(cut_off, "the end of the connection", seconds=60)
         assert client.connections == 1
+        # Not an error of the server.
+        assert "Traceback" not in server.log
     finally:
         client.stop()
