@@ -1,6 +1,6 @@
 """Ownership in one table: every operation, in every binding and version, for callers without access.
 
-What is another's is answered exactly as what does not exist. Through the WSGI app, as peers see it.
+What is another's is answered exactly as what does not exist. Through the WSGI app and over gRPC, as peers see it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import fields
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import pytest
@@ -46,6 +47,10 @@ class Way(NamedTuple):
 
     def send(self, peer: Peer, operation: Operation, params: dict[str, Any], token: str | None) -> Answer:
         """One call; of a stream, what it says first."""
+        if self.binding == "GRPC":
+            from tests.grpc.ways import call
+
+            return call(peer.served, self.version, operation, params, token)
         headers = {"A2A-Version": self.version, "Content-Type": "application/json"}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
@@ -58,8 +63,28 @@ class Way(NamedTuple):
         with opened as answer:
             return Answer(answer.status, answer.headers, answer.chunk())
 
+    def has(self, operation: Operation) -> bool:
+        """The operation exists there."""
+        if self.binding == "GRPC":
+            from a2a_sync.bindings import protobuf
 
-WAYS = (Way("JSONRPC", "1.0"), Way("JSONRPC", "0.3"), Way("HTTP+JSON", "1.0"), Way("HTTP+JSON", "0.3"))
+            return operation.name in protobuf.methods(self.version)
+        try:
+            by_version(self.version).method(operation)
+        except UnsupportedOperationError:
+            return False
+        return True
+
+
+#: gRPC needs the extra ``grpc``, which `make test` installs.
+BINDINGS = ("JSONRPC", "HTTP+JSON", *(["GRPC"] if find_spec("grpc") else []))
+WAYS = tuple(Way(binding, version) for binding in BINDINGS for version in ("1.0", "0.3"))
+#: The codes of errors for callers that are not known, and for those that lack a scope.
+CODES = {
+    "JSONRPC": (-31401, -31403),
+    "HTTP+JSON": (401, 403),
+    "GRPC": ("UNAUTHENTICATED", "PERMISSION_DENIED"),
+}
 
 
 def params(way: Way, operation: Operation, task: str, config: str = "c-1") -> dict[str, Any]:
@@ -81,11 +106,8 @@ def params(way: Way, operation: Operation, task: str, config: str = "c-1") -> di
 def rows() -> Iterator[Any]:
     for way in WAYS:
         for operation in op.OPERATIONS.values():
-            try:
-                by_version(way.version).method(operation)
-            except UnsupportedOperationError:
-                continue
-            yield pytest.param(way, operation, id=f"{operation.name}-{way.binding}-{way.version}")
+            if way.has(operation):
+                yield pytest.param(way, operation, id=f"{operation.name}-{way.binding}-{way.version}")
 
 
 def names_a_task(operation: Operation) -> bool:
@@ -179,7 +201,7 @@ def test_without_credentials_nothing_is_answered(peer: Peer, way: Way, operation
     assert for_real.headers["WWW-Authenticate"] == 'Bearer realm="agent"'
     assert outline(for_real) == outline(for_missing)
     error = for_real.json["error"]
-    assert error["code"] == (401 if way.binding == "HTTP+JSON" else -31401)
+    assert error["code"] == CODES[way.binding][0]
 
 
 @EVERYTHING
@@ -196,16 +218,20 @@ def test_without_the_scope_nothing_is_answered(peer: Peer, way: Way, operation: 
 
     assert answer.status == 403
     error = answer.json["error"]
-    assert error["code"] == (403 if way.binding == "HTTP+JSON" else -31403)
-    assert error["message"] == "this needs the scope use"
+    assert error["code"] == CODES[way.binding][1]
+    # Over gRPC the texts of 0.3 begin with the names of errors.
+    assert error["message"].removeprefix("PermissionDeniedError: ") == "this needs the scope use"
 
 
 # -- what has no task in its request ------------------------------------------------------------------------------------
 
 
-def test_lists_hold_ones_own_tasks_only(peer: Peer) -> None:
+@pytest.mark.parametrize("way", [way for way in WAYS if way.has(op.LIST_TASKS)])
+def test_lists_hold_ones_own_tasks_only(peer: Peer, way: Way) -> None:
     task = started(peer)
     for token, expected in (("ada", {task["id"]}), ("bob", set())):
+        listed = way.send(peer, op.LIST_TASKS, {"contextId": task["contextId"]}, token)
+        assert (listed.status, task["id"].encode() in listed.body) == (200, bool(expected))
         found = WAYS[0].send(peer, op.LIST_TASKS, {"contextId": task["contextId"]}, token).result
         assert ({one["id"] for one in found["tasks"]}, found["totalSize"]) == (expected, len(expected))
 

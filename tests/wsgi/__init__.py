@@ -133,6 +133,8 @@ class Peer:
     """Sends requests to a WSGI application; `valid` is switched off for what no server would let through."""
 
     def __init__(self, app: Any, *, valid: bool = True) -> None:
+        #: The application itself, for other transports.
+        self.served = app
         self.app = validator(app) if valid else app
 
     def open(
