@@ -148,6 +148,9 @@ class Commands:
         if self._interface is None:
             get = " ".join(map(shlex.quote, ("a2a-sync", "get", self._address, task_id or "TASK")))
             instead = f"The agent has no interface that curl can call. The command line reads the task: {get}"
+            if not task_id.isprintable():
+                # Quoting does not hold what edits the line of a terminal.
+                instead = "No command can name this task: its id has control characters."
         elif task_id:
             try:
                 read = _request(self._interface, GET_TASK, GetTaskRequest(id=task_id))

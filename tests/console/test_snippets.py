@@ -245,6 +245,8 @@ def test_what_a_card_chooses_is_no_code(tmp_path: Path) -> None:
     [
         (("GRPC", "HTTP+JSON"), "t/1", "http://127.0.0.1/api/tasks/t%2F1"),
         (("GRPC",), "t 1", "The command line reads the task: a2a-sync get http://127.0.0.1/ 't 1'"),
+        (("GRPC",), "\x1b[201~\x15touch /tmp/x\n", "No command can name this task: its id has control characters."),
+        (("GRPC",), "\x7f" * 60 + "touch /tmp/x", "No command can name this task: its id has control characters."),
         (("HTTP+JSON",), "..", "No command can name this task"),
         (("HTTP+JSON",), "", "The agent has not named a task yet."),
     ],

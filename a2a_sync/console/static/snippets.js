@@ -1,6 +1,8 @@
 // Commands that repeat a request: with curl, and in Python. They never contain a credential: the server gives the option of curl and
 // the line of Python that read each one from the environment.
 
+// As JSON in ASCII: what a terminal takes for a key, such as DEL, would edit the line into which the command is pasted.
+const ascii = (value) => JSON.stringify(value).replace(/[\u007f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 const quote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 function asCurl({ method, url, headers, json }, credentials) {
@@ -9,7 +11,7 @@ function asCurl({ method, url, headers, json }, credentials) {
     if (value !== "***") lines.push(`  -H ${quote(`${name}: ${value}`)}`);
   }
   lines.push(...credentials.map(([curl]) => `  ${curl}`));
-  if (json) lines.push(`  -d ${quote(JSON.stringify(json))}`);
+  if (json) lines.push(`  -d ${quote(ascii(json))}`);
   return lines.join(" \\\n");
 }
 
@@ -21,7 +23,7 @@ function asPython(request, credentials) {
     "",
     "import requests",
     "",
-    `request = json.loads(${JSON.stringify(JSON.stringify({ ...request, headers }))})`,
+    `request = json.loads(${JSON.stringify(ascii({ ...request, headers }))})`,
     ...credentials.map(([, python]) => python),
     "print(requests.request(**request).text)",
   ].join("\n");
