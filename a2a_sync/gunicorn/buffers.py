@@ -269,8 +269,7 @@ class ClientSocket(socket.socket):
         """Send as much of `data` as the client accepts now, and park the rest.
 
         Raises:
-            TimeoutError: the client has not read enough of the bytes parked before.
-            BrokenPipeError: the connection was aborted.
+            BrokenPipeError: the connection was aborted, or the client has not read enough of the bytes parked before.
         """
         # Only this thread parks bytes; while none are parked, no other thread writes.
         sent = 0 if self._parked or self._broken else self._write(data)
@@ -301,7 +300,8 @@ class ClientSocket(socket.socket):
         if self.parked_bytes > limit_bytes and not self._changed.wait_for(
             lambda: self.parked_bytes <= limit_bytes, self.gettimeout()
         ):
-            raise TimeoutError("the client does not read")
+            # As when the connection was aborted: gunicorn logs no traceback of it.
+            raise BrokenPipeError(errno.EPIPE, "the client does not read")
         if self._broken:
             raise BrokenPipeError(errno.EPIPE, "the connection was aborted")
 

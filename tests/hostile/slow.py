@@ -83,10 +83,11 @@ def abandon(connection: socket.socket) -> None:
 
 @dataclass
 class SlowClient:
-    """A client of one kind."""
+    """A client of one kind. One that does not reconnect has one connection, whenever the server closes it."""
 
     address: tuple[str, int]
     kind: Kind
+    reconnects: bool = True
     connections: int = 0
     _left: bytes = field(default=b"", init=False)
     _connection: socket.socket | None = field(default=None, init=False)
@@ -95,6 +96,8 @@ class SlowClient:
         """Connect if necessary, and send the next bytes."""
         if self._connection is not None and closed(self._connection):
             self.stop()
+        if self.connections and not self.reconnects and self._connection is None:
+            return
         try:
             if self._connection is None:
                 self._connection = connect(self.address)
