@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from a2a_sync.engine.hub import PolledStream, SingleItemStream, Waiter
@@ -66,13 +67,11 @@ class PendingReply:
         self.task_id: str = wait.waiter.task_id
         #: The monotonic time at which `poll` may return something else than ``[]`` though nothing has announced it.
         self.deadline: float = wait.until
-        #: Make the result of the call, in this order.
-        self.changes: list[Callable[[Any], Any]] = []
         #: That of the call, which its end needs too.
         self.context: Context = copy_context()
         self._steps = steps
         self._waiter = wait.waiter
-        self._around = ExitStack()
+        self._makers: list[Callable[[Callable[[], Any]], Any]] = []
         self._callback: Callable[[], None] | None = None
         self._stream: PolledStream | None = None
         self._over = self._closed = False
@@ -87,10 +86,9 @@ class PendingReply:
         """The result is not there yet: `poll` may block as long as the end of the call takes."""
         return self._stream is None
 
-    def enclose(self, around: ExitStack) -> None:
-        """Leave `around` when the call has ended, with its exception if there is one."""
-        around.push(self._around)
-        self._around = around
+    def then(self, make: Callable[[Callable[[], Any]], Any]) -> None:
+        """Have `make` return the result in the end: its argument returns that of the call, or raises its exception."""
+        self._makers.append(make)
 
     def poll(self, timeout: float) -> list[StreamItem] | None:
         """What follows, as `TaskEventStream.poll`. Does not wait for the result.
@@ -105,31 +103,36 @@ class PendingReply:
         return None if self._over else []
 
     def _go_on(self) -> None:
+        outcome = self._advance()
+        if outcome is None:
+            return
         self._over = True
-        with ExitStack() as around:
-            around.push(self._around)
-            try:
-                wait = self._steps.send(0.0)
-                while wait.waiter is not self._waiter or self._closed:
-                    if self._closed:
-                        wait = self._steps.throw(CallerGone())
-                    else:
-                        self._listen(wait.waiter)
-                        wait = self._steps.send(0.0)
-            except StopIteration as ended:
-                result = ended.value
-            else:
-                around.pop_all()
-                self._over, self.deadline = False, wait.until
-                return
-            for change in self.changes:
-                result = change(result)
+        for make in self._makers:
+            outcome = partial(make, outcome)
+        result = outcome()
         stream = SingleItemStream(StreamItem(result)) if isinstance(result, (Task, Message)) else result
         if self._callback is not None:
             stream.notify(self._callback)
         self._stream, self.deadline = stream, math.inf
         if self._closed:
             stream.close()
+
+    def _advance(self) -> Callable[[], Any] | None:
+        """Take the next steps: a function that returns or raises how they have ended; None: they wait."""
+        try:
+            wait = self._steps.send(0.0)
+            while wait.waiter is not self._waiter or self._closed:
+                if self._closed:
+                    wait = self._steps.throw(CallerGone())
+                else:
+                    self._listen(wait.waiter)
+                    wait = self._steps.send(0.0)
+        except StopIteration as ended:
+            return partial(_returned, ended.value)
+        except BaseException as error:
+            return partial(_raised, error)
+        self.deadline = wait.until
+        return None
 
     def _listen(self, waiter: Waiter) -> None:
         self._waiter = waiter
@@ -162,13 +165,26 @@ def within(around: AbstractContextManager[None], endpoint: Endpoint, call: Call[
         stack.enter_context(around)
         result = endpoint(call)
         if isinstance(result, PendingReply):
-            result.enclose(stack.pop_all())
+            result.then(partial(_leave, stack.pop_all()))
         return result
+
+
+def _leave(around: ExitStack, outcome: Callable[[], Any]) -> Any:
+    with around:
+        return outcome()
 
 
 def changed(result: Any, change: Callable[[Any], Any]) -> Any:
     """What `change` makes of the result of a call, now or when a `PendingReply` has it."""
     if not isinstance(result, PendingReply):
         return change(result)
-    result.changes.append(change)
+    result.then(lambda outcome: change(outcome()))
     return result
+
+
+def _returned(result: Any) -> Any:
+    return result
+
+
+def _raised(error: BaseException) -> Any:
+    raise error

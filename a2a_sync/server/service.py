@@ -29,6 +29,7 @@ from a2a_sync.operations import (
     Call,
     CallContext,
     Endpoint,
+    GeneratorInterceptor,
     Interceptor,
     Principal,
     RequestT,
@@ -134,8 +135,8 @@ class AgentService(Components):
             headers=tuple(handler_headers),
             extended_card=ExtendedCard(extended_card, self.cards, sign),
         )
-        #: Sends may be deferred: no interceptor of the author gets their results.
-        self.defers: bool = all(isinstance(one, RateLimit) for one in interceptors)
+        #: Sends may be deferred: no interceptor of the author waits for their results.
+        self.defers: bool = all(isinstance(one, (RateLimit, GeneratorInterceptor)) for one in interceptors)
         self._endpoint = self._wrap(mount.around(handler), owner, activation)
         for interceptor in (*reversed(interceptors), *_own_interceptors(self._admission, metrics)):
             self._endpoint = interceptor(self._endpoint)

@@ -1,4 +1,4 @@
-"""A gRPC server: callers, ownership, errors, limits, threads and its life, with real channels."""
+"""A gRPC server: callers, errors, limits, threads and its life, with real channels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -24,17 +24,14 @@ from google.rpc import error_details_pb2, status_pb2  # noqa: E402
 
 from a2a_sync import (  # noqa: E402
     A2AApp,
-    Agent,
     AgentHost,
     Client,
     Extension,
     InputRequired,
     Limits,
     Message,
-    PushOptions,
     RequestContext,
     Retry,
-    URLGuard,
 )
 from a2a_sync import types as t  # noqa: E402
 from a2a_sync.auth import ApiKeyAuth, BearerAuth, Principal  # noqa: E402
@@ -57,7 +54,7 @@ from a2a_sync.errors import (  # noqa: E402
     UnsupportedOperationError,
 )
 from a2a_sync.grpc import TLS, GRPCServer  # noqa: E402
-from a2a_sync.operations import OPERATIONS  # noqa: E402
+from a2a_sync.operations import OPERATIONS, AnyCall, interceptor  # noqa: E402
 from a2a_sync.testing import wsgi_session  # noqa: E402
 from a2a_sync.testing.servers import socket_server  # noqa: E402
 from tests.certificates import Authority  # noqa: E402
@@ -68,11 +65,7 @@ from tests.grpc.agent import Worker, channel, client_of, encoded, path, serving 
 from tests.stopwatch import Stopwatch  # noqa: E402
 from tests.test_reference import coverage  # noqa: E402
 
-KNOWN = {
-    "ada": Principal(id="ada", scopes=("use",)),
-    "bob": Principal(id="bob", scopes=("use",)),
-    "poor": Principal(id="ada"),
-}
+KNOWN = {"poor": Principal(id="ada")}
 MISSING = "0" * 36
 SECOND = 1.0
 
@@ -95,34 +88,7 @@ def refusal_of(error: Any) -> tuple[Any, str, list[str]]:
     return error.code(), error.details(), reasons
 
 
-# -- callers and ownership ----------------------------------------------------------------------------------------------
-
-
-class Asking(Agent):
-    name = "asking"
-    description = "For tests"
-
-    def handle_message(self, message: Message, context: RequestContext) -> Any:
-        return InputRequired("and?")
-
-
-def no_such_name(*_: object) -> Any:
-    raise OSError("no names are looked up here")
-
-
-@pytest.fixture(scope="module")
-def owned() -> Iterator[tuple[GRPCServer, str]]:
-    """A server, and a task of ada's with a webhook."""
-    push = PushOptions(url_guard=URLGuard(resolve=no_such_name))
-    scopes = {"*": "use"}
-    agent = Asking()
-    card = agent.describe()
-    app = A2AApp(agent, auth=BearerAuth(KNOWN), required_scopes=scopes, push=push, extended_card=card)
-    with serving(app) as server, client_of(server, auth="ada") as client:
-        task = client.send("hi")
-        assert isinstance(task, t.Task)
-        client.create_push_config(task.id, "https://hooks.example.com/a2a", id="c-1")
-        yield server, task.id
+# -- callers ----------------------------------------------------------------------------------------------------------
 
 
 def request(operation: str, task_id: str) -> Any:
@@ -137,54 +103,16 @@ def request(operation: str, task_id: str) -> Any:
     return kind(**members)
 
 
-def invoke(server: GRPCServer, operation: str, task_id: str, token: str | None) -> Any:
-    """The first answer of an operation."""
-    metadata = () if token is None else (("authorization", f"Bearer {token}"),)
-    with channel(server) as opened:
-        data = encoded(operation, request(operation, task_id))
-        if OPERATIONS[operation].streaming:
-            answers = opened.unary_stream(path(operation))(data, metadata=metadata, timeout=10)
-            first = next(answers)
-            answers.cancel()
-            return first
-        return opened.unary_unary(path(operation))(data, metadata=metadata, timeout=10)
-
-
-ON_A_TASK = [name for name in OPERATIONS if name not in ("ListTasks", "GetExtendedAgentCard")]
-
-
-@pytest.mark.parametrize("operation", ON_A_TASK)
-def test_a_task_of_another_caller_is_answered_like_one_that_does_not_exist(
-    owned: tuple[GRPCServer, str], operation: str
-) -> None:
-    server, task_id = owned
-    foreign = refusal(lambda: invoke(server, operation, task_id, "bob"))
-    unknown = refusal(lambda: invoke(server, operation, MISSING, "bob"))
-    assert foreign[0] is grpc.StatusCode.NOT_FOUND
-    assert foreign[2] == ["TASK_NOT_FOUND"]
-    assert (foreign[0], foreign[1].replace(task_id, "ID")) == (unknown[0], unknown[1].replace(MISSING, "ID"))
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize(
-    ("token", "code"), [(None, "UNAUTHENTICATED"), ("eve", "UNAUTHENTICATED"), ("poor", "PERMISSION_DENIED")]
-)
-def test_without_the_right_credentials_nothing_is_answered(
-    owned: tuple[GRPCServer, str], operation: str, token: str | None, code: str
-) -> None:
-    server, task_id = owned
-    for_real = refusal(lambda: invoke(server, operation, task_id, token))
-    assert for_real[0] is getattr(grpc.StatusCode, code)
-    assert for_real == refusal(lambda: invoke(server, operation, MISSING, token))
-
-
-def test_a_client_sees_the_error_and_its_challenge(owned: tuple[GRPCServer, str]) -> None:
-    server, task_id = owned
-    with client_of(server) as client, pytest.raises(UnauthenticatedError) as refused:
-        client.get_task(task_id)
-    assert refused.value.challenges == ('Bearer realm="agent"',)
-    with client_of(server, auth="poor") as client, pytest.raises(PermissionDeniedError, match="needs the scope use"):
-        client.get_task(task_id)
+def test_a_client_sees_the_error_and_its_challenge() -> None:
+    with serving(auth=BearerAuth(KNOWN), required_scopes={"*": "use"}) as server:
+        with client_of(server) as client, pytest.raises(UnauthenticatedError) as refused:
+            client.get_task(MISSING)
+        assert refused.value.challenges == ('Bearer realm="agent"',)
+        with (
+            client_of(server, auth="poor") as client,
+            pytest.raises(PermissionDeniedError, match="needs the scope use"),
+        ):
+            client.get_task(MISSING)
 
 
 def test_keys_may_be_in_a_header_or_a_cookie() -> None:
@@ -461,6 +389,23 @@ def test_a_message_that_waits_for_a_busy_task_ends_with_its_call() -> None:
         eventually(lambda: client.get_task(task.id).state is t.TaskState.INPUT_REQUIRED, "the end of the run")
         # Nothing of them has reached the task.
         assert [one.text for one in client.get_task(task.id).history] == ["first", "and?"]
+
+
+def test_blocking_sends_through_a_generator_as_interceptor_hold_no_thread() -> None:
+    results = []
+
+    @interceptor
+    def note(call: AnyCall) -> Generator[AnyCall, Any, Any]:
+        results.append((yield call))
+        return results[-1]
+
+    with serving(interceptors=[note]) as server, client_of(server) as client:
+        sending = Background(lambda: client.send("wait", stream=False))
+        eventually(lambda: busy(server) == 1 and not held(server), "the send without its thread")
+        [task] = client.list_tasks().tasks
+        client.cancel_task(task.id)
+        assert sending.result().id == task.id
+        assert [one.state for one in results if isinstance(one, t.Task)] == [t.TaskState.CANCELED] * 2
 
 
 def test_blocking_sends_through_an_interceptor_get_their_answer() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,16 @@ import pytest
 from a2a_sync import Agent, InputRequired, Limits, RateLimit
 from a2a_sync.engine.hub import Waiter
 from a2a_sync.errors import InternalError, OverloadedError, UnsupportedOperationError
-from a2a_sync.operations import CANCEL_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE, Call, CallContext, Operation
+from a2a_sync.operations import (
+    CANCEL_TASK,
+    SEND_MESSAGE,
+    SEND_STREAMING_MESSAGE,
+    AnyCall,
+    Call,
+    CallContext,
+    Operation,
+    interceptor,
+)
 from a2a_sync.server.engine import Mount, ServerEngine
 from a2a_sync.server.metrics import Metrics
 from a2a_sync.server.pending import CallerGone, PendingReply
@@ -242,6 +252,39 @@ def test_a_rate_limit_defers_and_counts_once_and_another_interceptor_does_not() 
             send(service)
     with made(interceptors=[lambda endpoint: endpoint]) as service:
         assert not service.defers
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_interceptor_that_is_a_generator_gets_the_result_when_it_is_there(fails: bool) -> None:
+    seen: list[Any] = []
+
+    @interceptor
+    def note(call: AnyCall) -> Generator[AnyCall, Any, Any]:
+        try:
+            task = yield call
+        except CallerGone as error:
+            seen.append(error)
+            raise
+        seen.append(threading.current_thread())
+        return replace(task, metadata={"noted": True})
+
+    with made(interceptors=[note, RateLimit(100), note]) as service:
+        assert service.defers
+        assert send(service, "short").metadata == {"noted": True}
+        seen.clear()
+        reply, woken = pending(service)
+        assert not seen
+        if fails:
+            reply.close()
+            with pytest.raises(CallerGone) as gone:
+                reply.poll(0)
+            assert seen == [gone.value] * 2
+        else:
+            go.set()
+            taking = Background(lambda: finish(reply, woken))
+            assert taking.result().metadata == {"noted": True}
+            assert len(set(seen)) == 1
+            assert seen[0] is not threading.current_thread()
 
 
 def test_its_span_ends_with_the_answer_on_another_thread(
