@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import sysconfig
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from a2a_sync.engine.runs import ActiveRun
 from a2a_sync.stores.base import (
+    STACK,
     Inspection,
     Owner,
+    RunRevoked,
+    StateConflict,
     StoredWebhook,
     SummaryQuery,
+    TaskBatch,
     TaskStore,
     TaskSummary,
     WebhookCounts,
     require,
 )
-from a2a_sync.types import TaskState
+from a2a_sync.types import Task, TaskState
 
 if TYPE_CHECKING:
     from a2a_sync.console.record import Record
     from a2a_sync.engine.engine import Engine
+    from a2a_sync.engine.run import Run
     from a2a_sync.wsgi.app import A2AApp
 
 #: Tasks of the last minutes are counted one by one, up to a number.
@@ -39,6 +46,10 @@ _OPEN = (TaskState.SUBMITTED, TaskState.WORKING, TaskState.AUTH_REQUIRED, TaskSt
 _FAILED = (TaskState.FAILED, TaskState.REJECTED)
 #: A run that is silent for so many seconds is explained; and the frames of its stack that are shown.
 _SILENT, _MAX_FRAMES = 2.0, 20
+#: Characters of a line of it that are shown.
+_MAX_LINE = 500
+#: How long a page waits for the answer of another process, and how often it looks for it, in seconds.
+_ANSWER_TIMEOUT, _ANSWER_INTERVAL = 1.0, 0.05
 #: Code that is not of the agent: this library, that of Python, and installed packages.
 _FOREIGN = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 
@@ -227,7 +238,8 @@ def explain(app: A2AApp, owner: Owner, record: Record) -> Explanation | None:
     for worker in read_workers(engine):
         held = require(engine.store.workers, "workers").runs_of(worker.id)
         if any(one.owner == owner and one.token.task_id == task.id for one in held):
-            return _explain_remote(worker, _silence(app.store, owner, record))
+            app.service.start_work()
+            return _explain_remote(engine, owner, task, worker, _silence(app.store, owner, record))
     return None
 
 
@@ -237,14 +249,51 @@ def _silence(store: TaskStore, owner: Owner, record: Record) -> float:
     return time.time() - page.entries[-1].at_ms / 1000 if page.entries else 0.0
 
 
-def _explain_remote(worker: Worker, silence: float) -> Explanation | None:
+def _explain_remote(engine: Engine, owner: Owner, task: Task, worker: Worker, silence: float) -> Explanation | None:
     if silence < _SILENT and worker.state == "busy":
         return None
+    name = worker.name or worker.id
+    found = None if worker.state == "lost" else _ask(engine, owner, task)
+    if found is not None:
+        return replace(found, text=f"In process {name}: {found.text}")
     beat = "" if worker.age is None else f" Its last heartbeat was {worker.age:.1f} s ago."
     return Explanation(
-        f"The code runs in process {worker.name or worker.id} ({worker.state}) and has sent nothing for {silence:.0f} s."
-        f"{beat} A page that this process serves shows where the code stands: read this page again until it does."
+        f"The code runs in process {name} ({worker.state}) and has sent nothing for {silence:.0f} s.{beat}"
+        " The process has not answered where the code stands."
     )
+
+
+def _ask(engine: Engine, owner: Owner, task: Task) -> Explanation | None:
+    """What the process that runs a task knows of it, by `answer`; None where it does not answer in time."""
+    contexts, pubsub = engine.store.contexts, engine.hub.pubsub
+    if contexts is None or pubsub is None:
+        return None
+    known = contexts.state(owner, task.context_id, STACK).version
+    pubsub.publish(TaskBatch(owner, task.id))
+    until = time.monotonic() + _ANSWER_TIMEOUT
+    while time.monotonic() < until:
+        time.sleep(_ANSWER_INTERVAL)
+        found = contexts.state(owner, task.context_id, STACK)
+        if found.version > known:
+            values = json.loads(found.body)
+            # Another task of the context may have been asked about at the same time.
+            if values["task"] == task.id:
+                return Explanation(values["text"], values["line"], values["stack"])
+    return None
+
+
+def answer(engine: Engine, run: Run) -> None:
+    """Store why nothing happens in a run of this process, for an operator whose page another process makes."""
+    contexts, task_id = engine.store.contexts, run.request.task_id
+    active = next((one for one in engine.runs.active() if (one.owner, one.task_id) == (run.owner, task_id)), None)
+    why = None if active is None else _explain_local(engine, active)
+    if why is None or contexts is None or run.started is None:
+        return
+    body = json.dumps({"task": task_id, **asdict(why)}).encode()
+    known = contexts.state(run.owner, run.request.context_id, STACK).version
+    # The task may have ended, or a process asks about another task of the context.
+    with suppress(RunRevoked, StateConflict):
+        contexts.set_state(run.started.token, body, expected=known, name=STACK)
 
 
 def _explain_local(engine: Engine, run: ActiveRun) -> Explanation | None:
@@ -268,7 +317,7 @@ def _line(frame: traceback.FrameSummary) -> str:
     # As it is imported: below a folder of the path.
     roots = [root for root in sys.path if root and frame.filename.startswith(f"{root}{os.sep}")]
     name = frame.filename[len(max(roots, key=len)) + 1 :] if roots else frame.filename
-    return f"{name}:{frame.lineno} in {frame.name}: {frame.line}"
+    return f"{name}:{frame.lineno} in {frame.name}: {frame.line}"[:_MAX_LINE]
 
 
 def stack_of(thread: int | None) -> list[traceback.FrameSummary]:

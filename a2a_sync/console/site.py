@@ -6,6 +6,7 @@ What renders pages is loaded with the first request for one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -21,10 +22,18 @@ from a2a_sync.wsgi.pages import host_is_served, host_name, is_loopback
 
 if TYPE_CHECKING:
     from a2a_sync.console.pages import Pages
+    from a2a_sync.engine.engine import Engine
+    from a2a_sync.engine.run import Run
     from a2a_sync.wsgi.app import A2AApp
 
 #: The modules that pages need, and the packages that have them.
 _NEEDED = {"jinja2": "jinja2", "markdown_it": "markdown-it-py", "nh3": "nh3"}
+
+
+def _answer(engine: Engine, run: Run) -> None:
+    from a2a_sync.console.operate import answer
+
+    answer(engine, run)
 
 
 class ConsoleSite:
@@ -36,6 +45,7 @@ class ConsoleSite:
         http: which hosts may be named.
         url: the public address, whose host may be named too.
         mounted: each agent is served below its name.
+        engine: executes the runs of the apps, and answers the consoles of other processes; None: no process shares the store.
 
     Raises:
         ImportError: a package of the extra ``console`` is missing.
@@ -50,6 +60,7 @@ class ConsoleSite:
         url: str | None,
         *,
         mounted: bool = False,
+        engine: Engine | None = None,
     ) -> None:
         if options is not True and not isinstance(options, ConsoleOptions):
             raise TypeError(f"console takes True, False or ConsoleOptions(…), not a {type(options).__name__}")
@@ -62,6 +73,8 @@ class ConsoleSite:
         self._url_host = (urlsplit(url).hostname or "") if url else ""
         self._origins = Origins()
         self._pages: Pages | None = None
+        if engine is not None:
+            engine.runs.on_asked = partial(_answer, engine)
 
     def around(self, app: WSGIApplication) -> WSGIApplication:
         """`app`, with the console in front of it."""

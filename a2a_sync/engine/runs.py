@@ -130,6 +130,8 @@ class RunManager(Component):
         self.before_run: Callable[[], None] | None = None
         #: Called when a run has begun whose task may have webhooks.
         self.on_begun: Callable[[Owner, str], None] | None = None
+        #: Called with a run that holds its token, when another process has written to its task or asks about it.
+        self.on_asked: Callable[[Run], None] | None = None
         self.renew()
         renew_in_child(self)
 
@@ -378,13 +380,17 @@ class RunManager(Component):
     # -- other processes --
 
     def check_tokens(self, task_id: str) -> None:
-        """Another process has written to this task: stop its runs whose tokens it has revoked."""
+        """Another process has written to this task or asks about it: stop its runs whose tokens are revoked."""
         workers = self._store.workers
         if self._dispatcher is not None:
             self._dispatcher.check(task_id)
         for run in self._runs_of(task_id):
-            if workers is not None and run.started is not None and not workers.holds(run.started.token):
+            if workers is None or run.started is None:
+                continue
+            if not workers.holds(run.started.token):
                 run.token_lost()
+            elif self.on_asked is not None:
+                self.on_asked(run)
 
     def take_over(self, lost: HeldRun) -> None:
         """Run the run of a dead or leaving worker again, if the agent allows it; else fail its task.

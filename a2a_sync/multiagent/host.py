@@ -117,7 +117,9 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         if console:
             from a2a_sync.console.site import ConsoleSite
 
-            self.console: ConsoleSite = ConsoleSite(self._apps, console, http, self._url, mounted=True)
+            self.console: ConsoleSite = ConsoleSite(
+                self._apps, console, http, self._url, mounted=True, engine=self._engine
+            )
             self._respond = self.console.around(self._respond)
         if http.trusted_proxies:
             self._respond = TrustedProxies(self._respond, http.trusted_proxies)

@@ -50,6 +50,7 @@ __all__ = [
     "RunRevoked",
     "RunToken",
     "SNAPSHOT",
+    "STACK",
     "STATE",
     "SentRun",
     "StartedRun",
@@ -326,7 +327,8 @@ class TaskBatch(NamedTuple):
 
     Parameters:
         owner, task_id: the task. The owner of a task that was removed is empty.
-        entries: the new entries of its log, in order; none where only its run has ended, or the task was removed.
+        entries: the new entries of its log, in order; none where only its run has ended, the task was removed, or another process
+            asks about its run.
         before: the state of the task before them; ``unspecified`` for a new one.
         ended: no run holds the task's token now.
         local: this process has stored it; False where it was received from another one.
@@ -547,8 +549,8 @@ class Webhooks(Protocol):
         """End all claims of `holder`; what it settles later is refused."""
 
 
-#: The names of the values of a context: its state, its memory, and the task whose turn it is.
-STATE, MEMORY, TURN = "", "memory", "turn"
+#: The names of the values of a context: its state, its memory, the task whose turn it is, and why nothing happens in a run.
+STATE, MEMORY, TURN, STACK = "", "memory", "turn", "stack"
 
 
 def pending_name(task_id: str) -> str:

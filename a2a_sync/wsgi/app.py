@@ -197,7 +197,7 @@ class A2AApp(Site):
         if console:
             from a2a_sync.console.site import ConsoleSite
 
-            self.console: ConsoleSite = ConsoleSite({"agent": self}, console, http, self._url)
+            self.console: ConsoleSite = ConsoleSite({"agent": self}, console, http, self._url, engine=self._engine)
             app = self.console.around(app)
         if http.trusted_proxies and not self._registered:
             app = TrustedProxies(app, http.trusted_proxies)
