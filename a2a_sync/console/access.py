@@ -123,19 +123,21 @@ class Access:
         token = form.get("token", "")
         if token:
             valid = self.has_open_agents and self.sessions.redeem(token.strip().rpartition("#")[2])
-            return self._logged_in(request, "session", self.sessions.cookie()) if valid else None
+            return self._logged_in(request, form, "session", self.sessions.cookie()) if valid else None
         for app in list(self.agents.values()):
             for scheme in login_schemes(app) if app.service.secured else ():
                 if scheme.name == form.get("scheme"):
                     credentials = _credentials(scheme, form.get("user", ""), form.get("secret", ""))
                     if self.authenticate(request.environ, app, credentials) is not None:
-                        return self._logged_in(request, "auth", _write_credentials(credentials))
+                        return self._logged_in(request, form, "auth", _write_credentials(credentials))
         return None
 
-    def _logged_in(self, request: Request, kind: str, value: str) -> Response:
+    def _logged_in(self, request: Request, form: Mapping[str, str], kind: str, value: str) -> Response:
         if len(value) > _MAX_COOKIE:
             return refusal(400, "These credentials are longer than a cookie may be; send them as a header instead.")
-        response = redirect(f"{request.root_path}{PREFIX}/")
+        home, back = f"{request.root_path}{PREFIX}/", form.get("back", "")
+        # The page whose login has ended, if it is one of this console.
+        response = redirect(back if back.startswith(home) and re.fullmatch("[!-~]+", back) else home)
         response.set_cookie(
             cookie_name(request.environ, kind),
             value,

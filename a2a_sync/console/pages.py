@@ -321,7 +321,7 @@ class Pages:
             body, 200, headers, content_type=f"{'text/javascript' if name.endswith('.js') else kind}; charset=utf-8"
         )
 
-    def _login_page(self, request: Request, *, failed: bool = False) -> Response:
+    def _login_page(self, request: Request, *, failed: bool = False, back: str = "") -> Response:
         if self._access.has_open_agents and not failed:
             self._access.print_link(request)
         apps = [app for app in list(self._access.agents.values()) if app.service.secured]
@@ -331,12 +331,14 @@ class Pages:
             "login.html",
             401 if failed else 200,
             failed=failed,
+            back=back,
             with_token=self._access.has_open_agents,
             schemes=list(schemes.values()),
         )
 
     def _log_in(self, request: Request) -> Response:
-        return self._access.login(request, self._read_form(request)) or self._login_page(request, failed=True)
+        form = self._read_form(request)
+        return self._access.login(request, form) or self._login_page(request, failed=True, back=form.get("back", ""))
 
     def _read_form(self, request: Request) -> Mapping[str, str]:
         """The form of a request, which must arrive in time: it is read before anything is known of the caller."""

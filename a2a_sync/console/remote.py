@@ -177,11 +177,12 @@ class RemoteAgent:
             message = self._unsent.pop(context.task_id, context.message)
             known = context.task.metadata.get(REMOTE)
             ids = known if isinstance(known, dict) else {}
+            mirror = _Mirror(context, self.client.get_task)
             try:
-                self._follow(context, message, str(ids.get("task", "")), str(ids.get("context", "")))
+                self._follow(context, mirror, message, str(ids.get("task", "")), str(ids.get("context", "")))
             except (A2AError, ValueError) as error:
                 if isinstance(error, A2AError) and self._note_refusal(error):
-                    self._ask_for_credentials(context, message)
+                    self._ask_for_credentials(context, message, mirror.task_id)
                 else:
                     _emit(context, _status(context, TaskState.FAILED, str(error)))
 
@@ -193,16 +194,22 @@ class RemoteAgent:
         finally:
             _current.reset(mark)
 
-    def _ask_for_credentials(self, context: RequestContext, message: Message) -> None:
+    def _ask_for_credentials(self, context: RequestContext, message: Message, taken: str) -> None:
+        """Ask for other credentials; with them the message is sent, or the task with the id `taken` that has it is followed."""
+        text = "The agent requires credentials. Enter them on this page; the message is then sent again."
+        if taken:
+            message = replace(message, metadata={OPEN: taken})
+            text = "The agent accepts the credentials no longer: they have expired, or they were revoked. Enter others on this"
+            text += " page, which then continues where it was."
         self._unsent[context.task_id] = message
         while len(self._unsent) > _MAX_UNSENT:
             self._unsent.popitem(last=False)
-        text = "The agent requires credentials. Enter them on this page; the message is then sent again."
         _emit(context, _status(context, TaskState.AUTH_REQUIRED, text))
 
-    def _follow(self, context: RequestContext, message: Message, task_id: str, context_id: str) -> None:
+    def _follow(
+        self, context: RequestContext, mirror: _Mirror, message: Message, task_id: str, context_id: str
+    ) -> None:
         opened = message.metadata.get(OPEN)
-        mirror = _Mirror(context, self.client.get_task)
         if isinstance(opened, str):
             mirror.take(self.client.get_task(opened), opened=True)
             # It may end before the subscription, and not every agent has those: the task is read then.
@@ -279,7 +286,8 @@ class _Mirror:
         self._read = read
         self._seen = {message.message_id for message in context.task.history}
         self.paused = False
-        self._mapped = False
+        #: The id of the task at the agent, once an event of it has come.
+        self.task_id = ""
 
     def take(self, event: StreamResponse, *, opened: bool = False) -> None:
         """One event of the agent; the snapshot with which a task was `opened` has messages of its user that are not here."""
@@ -320,9 +328,9 @@ class _Mirror:
     def _map(self, event: Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
         """Store the ids of the task at the agent, once."""
         task_id = event.id if isinstance(event, Task) else event.task_id
-        if self._mapped or not task_id:
+        if self.task_id or not task_id:
             return
-        self._mapped = True
+        self.task_id = task_id
         ids = {"task": task_id, "context": event.context_id}
         if self._context.task.metadata.get(REMOTE) != ids:
             self._emit(TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING), metadata={REMOTE: ids}))

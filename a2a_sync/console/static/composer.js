@@ -21,13 +21,23 @@ async function parts(text, files) {
   return made;
 }
 
+const DRAFT = `draft of ${location.pathname}`;
+
+// The login has ended. Its form leads back to this page, which then has what was typed and every entry since.
+export function logIn() {
+  const draft = document.getElementById("text")?.value;
+  if (draft) sessionStorage.setItem(DRAFT, draft);
+  const back = encodeURIComponent(location.pathname + location.search);
+  location.replace(`${document.querySelector(".brand").pathname}login#back=${back}`);
+}
+
 export async function call(url, body) {
   const response = await fetch(url, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(body ?? {}),
   });
-  if (response.status === 401) location.reload();
+  if (response.status === 401) logIn();
   const answer = await response.json().catch(() => null);
   if (!response.ok) throw new Error(answer?.error?.message ?? `The agent answered with status ${response.status}`);
   return answer;
@@ -40,6 +50,8 @@ export class Composer {
     this.files = [];
     this.text = form.elements.text;
     this.problem = form.querySelector("#problem");
+    this.text.value ||= sessionStorage.getItem(DRAFT) ?? "";
+    sessionStorage.removeItem(DRAFT);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.send(this.text.value);

@@ -1,7 +1,7 @@
 // The page of a task. The server rendered it as of one entry of the log; this follows the log from there, so that a reload at
 // any moment loses no entry. Streamed text is added at once; about once a second the rendered page is asked for again.
 
-import { Composer, call } from "./composer.js";
+import { Composer, call, logIn } from "./composer.js";
 import { copyButtons, requestOf } from "./snippets.js";
 import { build, element } from "./tree.js";
 
@@ -156,6 +156,7 @@ async function refresh() {
   refreshed = Date.now();
   try {
     const response = await fetch(address("tree", {}));
+    if (response.status === 401) logIn();
     if (!response.ok) return;
     const { version, state, terminal, artifacts, json, tree } = await response.json();
     interval = Math.max(REFRESH, SHARE * (Date.now() - refreshed));
@@ -222,8 +223,7 @@ async function follow() {
       } else if (response.status === 503) {
         await poll(mine);
       } else if (response.status === 401) {
-        // The login has expired: the page itself leads to the form.
-        location.reload();
+        logIn();
         return;
       } else {
         say(`status ${response.status}; load the page again`);
