@@ -82,7 +82,7 @@ def test_a_json_web_token_logs_in_until_it_expires(visit: Window, jwt: str) -> N
     window.go("/console/")
     window.page.fill("[name=secret]", token(-1))
     window.page.press("[name=secret]", "Enter")
-    window.page.wait_for_selector("[role=alert]")
+    window.page.wait_for_selector("[role=alert]:visible")
     window.page.fill("[name=secret]", token(600))
     window.page.press("[name=secret]", "Enter")
     page = begin_a_dialogue(window)

@@ -529,7 +529,7 @@ def test_a_login_link_leaves_the_address_bar_and_works_once(visit: Window, story
     first.page.wait_for_selector("h1:text-is('storyteller')")
     assert "#" not in first.page.url
     second.go(link)
-    second.page.wait_for_selector("[role=alert]")
+    second.page.wait_for_selector("[role=alert]:visible")
     second.go("/console/tasks")
     assert second.page.url.endswith("/console/login")
 
