@@ -42,8 +42,8 @@ class ConsoleTests:
         command = html.unescape(page.partition('id="curl">')[2].partition("</pre>")[0])
         done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
         assert '"result"' in done.stdout
-        read = json.loads(html.unescape(page.partition("data-read='")[2].partition("'")[0]))
-        answer = requests.request(read["method"], read["url"], headers=read["headers"], json=read["body"], timeout=60)
+        commands = json.loads(html.unescape(page.partition("data-commands='")[2].partition("'")[0]))
+        answer = requests.request(**commands["read"], timeout=60)
         assert "hello there" in json.dumps(answer.json()["result"])
 
     def test_a_stream_is_repeated_in_order(self, console: Console) -> None:
