@@ -720,8 +720,12 @@ def _credentials(place: Place, card: AgentCard) -> list[Credential]:
             credentials_for(card, place.remote.holds) if card.security_schemes or place.remote.has_credentials else []
         )
     used = place.viewer.credentials
-    held = lambda one: one.name.lower() in used and used[one.name.lower()].startswith(one.prefix)  # noqa: E731
-    return credentials_for(card, held) if place.app.service.secured else []
+
+    def holds(credential: Credential) -> bool:
+        value = used.get(credential.name.lower())
+        return value is not None and value.startswith(credential.prefix)
+
+    return credentials_for(card, holds) if place.app.service.secured else []
 
 
 def _number(text: str) -> int:

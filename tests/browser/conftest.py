@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from werkzeug.serving import make_server
 
-from a2a_sync import A2AApp
+from a2a_sync import A2AApp, Client
 from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
 from tests.live import HOST, free_port, gunicorn, live_server
 
@@ -225,6 +225,17 @@ def wait_until(visit: Visit, holds: Callable[[], object]) -> None:
     while not holds():
         assert time.monotonic() < end
         visit.page.wait_for_timeout(50)
+
+
+def workers_listed(visit: Visit, url: str) -> int:
+    """The workers with a lease on the page "Operate", read again after one more send to `url`.
+
+    A worker is listed once it has work, and the browser may keep its connections to one of them.
+    """
+    with Client(url) as client:
+        client.send("show")
+    visit.page.reload()
+    return visit.page.locator("#workers td:has-text('in ')").count()
 
 
 def task_id(visit: Visit) -> str:

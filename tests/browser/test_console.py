@@ -15,7 +15,7 @@ import pytest
 
 from a2a_sync import Client
 from a2a_sync.console.sessions import KEY_VARIABLE
-from tests.browser.conftest import KEY, Visit, console_for, task_id, wait_until, words
+from tests.browser.conftest import KEY, Visit, console_for, task_id, wait_until, words, workers_listed
 from tests.console.payloads import ATTACKS, HOSTILE_PDFS, SECRET
 from tests.live import free_port, gunicorn
 from tests.push.receiver import receiving, refused
@@ -345,6 +345,16 @@ def test_the_page_of_a_task_has_its_time_line_log_and_commands(visit: Window, st
     window.check()
 
 
+def log_in_with(window: Visit, scheme: str, fields: dict[str, str]) -> None:
+    """Log in with the form of a scheme."""
+    window.go("/console/")
+    form = window.page.locator(f"form:has(input[value='{scheme}'])")
+    for name, value in fields.items():
+        form.locator(f"[name={name}]").fill(value)
+    form.locator("button").click()
+    window.page.wait_for_selector("h1:text-is('storyteller')")
+
+
 @pytest.mark.parametrize(
     ("agent", "scheme", "fields", "variable"),
     [
@@ -358,12 +368,7 @@ def test_copied_commands_work_with_the_credentials_of_the_card(
     visit: Window, request: pytest.FixtureRequest, agent: str, scheme: str, fields: dict[str, str], variable: str
 ) -> None:
     window = visit(request.getfixturevalue(agent))
-    window.go("/console/")
-    form = window.page.locator(f"form:has(input[value='{scheme}'])")
-    for name, value in fields.items():
-        form.locator(f"[name={name}]").fill(value)
-    form.locator("button").click()
-    window.page.wait_for_selector("h1:text-is('storyteller')")
+    log_in_with(window, scheme, fields)
     window.send("ask")
     window.wait_state("input-required")
     window.page.reload()
@@ -498,15 +503,7 @@ def test_operate_shows_the_processes_and_which_of_them_a_task_waits_for(visit: W
         assert "in wait_for_the_penguin: context.sleep(600)" in window.page.inner_text(".why")
         window.page.reload()
     window.go("/console/operate")
-
-    def both_are_listed() -> bool:
-        # The browser may keep its connections to one of them, and a process is listed once it has work.
-        with Client(shared) as client:
-            client.send("show")
-        window.page.reload()
-        return window.page.locator("#workers td:has-text('in ')").count() == 2
-
-    wait_until(window, both_are_listed)
+    wait_until(window, lambda: workers_listed(window, shared) == 2)
     assert "busy" in window.page.locator("#workers .pill").all_inner_texts()
     assert window.page.locator("#workers tr:has-text('(this one)')").count() == 1
     window.check_access()
@@ -544,12 +541,7 @@ def test_a_login_link_leaves_the_address_bar_and_works_once(visit: Window, story
 )
 def test_credentials_log_in_talk_and_log_out(visit: Window, secured: str, scheme: str, fields: dict[str, str]) -> None:
     window = visit(secured)
-    window.go("/console/")
-    form = window.page.locator(f"form:has(input[value='{scheme}'])")
-    for name, value in fields.items():
-        form.locator(f"[name={name}]").fill(value)
-    form.locator("button").click()
-    window.page.wait_for_selector("h1:text-is('storyteller')")
+    log_in_with(window, scheme, fields)
     window.send("ask")
     window.wait_state("input-required")
     page = window.page.url

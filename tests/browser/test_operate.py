@@ -12,7 +12,7 @@ import pytest
 
 from a2a_sync import Client
 from a2a_sync.console.sessions import KEY_VARIABLE
-from tests.browser.conftest import KEY, Visit, serve, task_id, wait_until
+from tests.browser.conftest import KEY, Visit, serve, task_id, wait_until, workers_listed
 from tests.live import gunicorn
 from tests.push.receiver import receiving, refused
 
@@ -110,15 +110,8 @@ def test_a_killed_process_is_lost_and_its_run_fails(visit: Window, tmp_path: Pat
         window.wait_state("working")
         task = task_id(window)
         busy = "#workers tbody tr:has(.pill:text-is('busy'))"
-        both = window.page.locator("#workers td:has-text('in ')")
-
-        def both_are_listed() -> bool:
-            # The browser keeps its connection to one of them; a process is listed once it has work.
-            with Client(server.url) as client:
-                client.send("show")
-            return window.page.locator(busy).count() == 1 and both.count() == 2
-
-        operate(window, both_are_listed)
+        window.go("/console/operate")
+        wait_until(window, lambda: workers_listed(window, server.url) == 2 and window.page.locator(busy).count() == 1)
         name, _, runs, beat, lease = window.page.locator(f"{busy} td").all_inner_texts()
         assert runs == "1"
         assert re.fullmatch(r"\d\.\d s ago", beat)

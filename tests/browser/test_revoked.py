@@ -32,6 +32,13 @@ def log_in(window: Visit, secret: str) -> None:
     window.page.press("[name=secret]", "Enter")
 
 
+def log_in_first(window: Visit) -> None:
+    """Open the console with the token "first"."""
+    window.go("/console/")
+    log_in(window, "first")
+    window.page.wait_for_selector("h1:text-is('storyteller')")
+
+
 def pieces(window: Visit) -> list[str]:
     """The pieces of the story on the page."""
     return [word for word in words(window).split() if word.startswith("piece-")]
@@ -65,9 +72,7 @@ def test_a_revoked_token_ends_an_open_page_at_once_and_another_one_leads_back_to
     accepted = {"first": "ada"}
     with served(A2AApp(Story(), auth=BearerAuth(accepted.get), console=True)) as url:
         window = visit(url)
-        window.go("/console/")
-        log_in(window, "first")
-        window.page.wait_for_selector("h1:text-is('storyteller')")
+        log_in_first(window)
         begin(window)
         window.page.fill("#text", "a draft")
         page = window.page.url
@@ -91,9 +96,7 @@ def test_a_message_that_is_sent_after_the_end_of_a_login_is_not_lost(visit: Wind
     accepted = {"first": "ada"}
     with served(A2AApp(Story(), auth=BearerAuth(accepted.get), console=True)) as url:
         window = visit(url)
-        window.go("/console/")
-        log_in(window, "first")
-        window.page.wait_for_selector("h1:text-is('storyteller')")
+        log_in_first(window)
         accepted.clear()
         window.send("ask")
         window.page.wait_for_selector(ENDED)
