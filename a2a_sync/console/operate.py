@@ -9,7 +9,6 @@ import sysconfig
 import time
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -50,6 +49,8 @@ _SILENT, _MAX_FRAMES = 2.0, 20
 _MAX_LINE = 500
 #: How long a page waits for the answer of another process, and how often it looks for it, in seconds.
 _ANSWER_TIMEOUT, _ANSWER_INTERVAL = 1.0, 0.05
+#: The answers that a context keeps, and how often a process tries to add one.
+_MAX_ANSWERS = 8
 #: Code that is not of the agent: this library, that of Python, and installed packages.
 _FOREIGN = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 
@@ -273,27 +274,36 @@ def _ask(engine: Engine, owner: Owner, task: Task) -> Explanation | None:
     until = time.monotonic() + _ANSWER_TIMEOUT
     while time.monotonic() < until:
         time.sleep(_ANSWER_INTERVAL)
-        found = contexts.state(owner, task.context_id, STACK)
-        if found.version > known:
-            values = json.loads(found.body)
-            # Another task of the context may have been asked about at the same time.
-            if values["task"] == task.id:
-                return Explanation(values["text"], values["line"], values["stack"])
+        values = json.loads(contexts.state(owner, task.context_id, STACK).body).get(task.id)
+        if values is not None and values["version"] > known:
+            return Explanation(values["text"], values["line"], values["stack"])
     return None
 
 
 def answer(engine: Engine, run: Run) -> None:
-    """Store why nothing happens in a run of this process, for an operator whose page another process makes."""
+    """Store why nothing happens in a run of this process, for an operator whose page another process makes.
+
+    The tasks of a context share the value: it has the newest answers of several, each with the version with which it came.
+    """
     contexts, task_id = engine.store.contexts, run.request.task_id
     active = next((one for one in engine.runs.active() if (one.owner, one.task_id) == (run.owner, task_id)), None)
     why = None if active is None else _explain_local(engine, active)
     if why is None or contexts is None or run.started is None:
         return
-    body = json.dumps({"task": task_id, **asdict(why)}).encode()
-    known = contexts.state(run.owner, run.request.context_id, STACK).version
-    # The task may have ended, or a process asks about another task of the context.
-    with suppress(RunRevoked, StateConflict):
-        contexts.set_state(run.started.token, body, expected=known, name=STACK)
+    for _ in range(_MAX_ANSWERS):
+        known = contexts.state(run.owner, run.request.context_id, STACK)
+        others = {name: values for name, values in json.loads(known.body).items() if name != task_id}
+        newest = dict(list(others.items())[1 - _MAX_ANSWERS :])
+        body = json.dumps({**newest, task_id: {"version": known.version + 1, **asdict(why)}}).encode()
+        try:
+            contexts.set_state(run.started.token, body, expected=known.version, name=STACK)
+        except StateConflict:
+            # Another task of the context has been asked about at the same time.
+            continue
+        except RunRevoked:
+            # The task has ended.
+            pass
+        return
 
 
 def _explain_local(engine: Engine, run: ActiveRun) -> Explanation | None:

@@ -69,6 +69,8 @@ class Story(Agent):
             return f"Hello, {context.ask('What is your name?')}."
         if text.startswith("hang"):
             return wait_for_the_penguin(context)
+        if text.startswith("doze"):
+            return wait_for_the_walrus(context)
         if text.startswith("stubborn"):
             _let_go.clear()
             _let_go.wait(120)
@@ -102,6 +104,12 @@ def wait_for_the_penguin(context: RequestContext) -> str:
     """Code that hangs, as far as operators can see."""
     context.sleep(600)
     return "It came."
+
+
+def wait_for_the_walrus(context: RequestContext) -> str:
+    """Code that hangs elsewhere."""
+    context.sleep(600)
+    return "It came too."
 
 
 def _files() -> list[Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import itertools
+import json
 import os
 import re
 import signal
@@ -22,6 +24,7 @@ from werkzeug.test import Client as Browser
 from a2a_sync import A2AApp, Agent, Client, Limits, Message, RequestContext
 from a2a_sync.auth import BearerAuth, Principal
 from a2a_sync.console import ConsoleOptions
+from a2a_sync.console.operate import answer
 from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
 from a2a_sync.stores.base import STACK, STATE, Owner
 from a2a_sync.testing import client_of
@@ -51,11 +54,15 @@ class Waiting(Agent):
 
     def handle_message(self, message: Message, context: RequestContext) -> str:
         context.state["seen"] = message.text
-        return self.wait_for_the_penguin()
+        return self.wait_for_the_walrus() if message.text == "doze" else self.wait_for_the_penguin()
 
     def wait_for_the_penguin(self) -> str:
         self.go.wait(TIMEOUT)
         return "It came."
+
+    def wait_for_the_walrus(self) -> str:
+        self.go.wait(TIMEOUT)
+        return "It came too."
 
 
 @pytest.fixture
@@ -154,36 +161,86 @@ def test_a_process_that_does_not_answer_holds_no_page_up(make_app: Callable[...,
     assert time.monotonic() - begun < 30
 
 
+def test_tasks_of_one_context_that_hang_are_explained_at_the_same_time(make_app: Callable[..., A2AApp]) -> None:
+    runner, other = make_app(), make_app()
+    tasks = {begin(runner): "penguin", begin(runner, text="doze"): "walrus"}
+    for task in tasks:
+        eventually(lambda task=task: why(page_of(runner, "r-token", f"{task}?owner=ada")), "silence")
+    asked = [*tasks] * 4
+    with ThreadPoolExecutor(8) as pool:
+
+        def each_has_its_own() -> bool:
+            texts = list(pool.map(lambda task: why(page_of(other, "r-token", f"{task}?owner=ada")), asked))
+            stacks = [set(re.findall(r"in wait_for_the_(\w+)", text)) for text in texts]
+            # On a loaded machine an answer may come too late for a page.
+            assert all(stack <= {tasks[task]} for task, stack in zip(asked, stacks, strict=True))
+            return all(stacks)
+
+        eventually(each_has_its_own, "each stack on each page")
+
+
+def test_no_answer_for_a_task_replaces_that_for_another_one_and_few_are_kept(make_app: Callable[..., A2AApp]) -> None:
+    app = make_app()
+    tasks = [begin(app) for _ in range(10)]
+    for task in tasks:
+        eventually(lambda task=task: why(page_of(app, "r-token", f"{task}?owner=ada")), "silence")
+    engine, contexts = app.service.engine, app.store.contexts
+    assert contexts is not None
+    runs = {run.request.task_id: run for run in engine.runs._active}
+
+    def kept() -> list[str]:
+        return list(json.loads(contexts.state(Owner(id="ada"), "c", STACK).body))
+
+    both = threading.Barrier(2)
+
+    def answer_at_once(task: str) -> None:
+        both.wait(TIMEOUT)
+        answer(engine, runs[task])
+
+    # The value of one of two processes is refused, and it tries again.
+    with ThreadPoolExecutor(2) as pool:
+        for pair in itertools.pairwise(tasks):
+            list(pool.map(answer_at_once, pair))
+            assert set(kept()[-2:]) == set(pair)
+    for task in tasks:
+        answer(engine, runs[task])
+    assert kept() == tasks[-8:]
+
+
 def test_two_workers_of_a_server_show_the_same_and_a_stopped_one_is_named(store_url: str) -> None:
     environment = {KEY_VARIABLE: KEY, "A2A_TEST_STORE": store_url}
     with (
         gunicorn("tests.browser.agents:app", threads=8, workers=2, environment=environment) as server,
         Client(server.url, timeout=TIMEOUT) as client,
         requests.Session() as session,
-        ThreadPoolExecutor(4) as pool,
+        ThreadPoolExecutor(6) as pool,
     ):
-        task = client.send("hang", return_immediately=True).task.id
+        hanging = client.send("hang", return_immediately=True).task
+        dozing = client.send("doze", context_id=hanging.context_id, return_immediately=True).task
+        tasks = {hanging.id: "penguin", dozing.id: "walrus"}
         login = session.post(f"{server.url}/console/login", {"token": Sessions(KEY.encode()).token()}, timeout=60)
         assert login.status_code == 200
-        seen: dict[bool, str] = {}
+        seen: dict[tuple[str, bool], str] = {}
 
-        def read(_: int = 0) -> str:
+        def read(task: str) -> str:
             # A connection of its own, which either worker may accept.
             answer = requests.get(f"{server.url}/console/a/agent/t/{task}", cookies=session.cookies.copy(), timeout=60)
             return why(answer.text)
 
-        eventually(read, "silence")
+        for task in tasks:
+            eventually(lambda task=task: read(task), "silence")
 
         def read_both() -> bool:
-            for text in pool.map(read, range(4)):
-                assert "in wait_for_the_penguin: context.sleep(600)" in text
-                seen[text.startswith("In process ")] = text
-            return len(seen) == 2
+            asked = [*tasks] * 3
+            for task, text in zip(asked, pool.map(read, asked), strict=True):
+                assert f"in wait_for_the_{tasks[task]}: context.sleep(600)" in text
+                seen[task, text.startswith("In process ")] = text
+            return len(seen) == 4
 
-        eventually(read_both, "pages of both workers")
-        pid = int(re.match(r"In process (?:.*:)?(\d+)", seen[True])[1])  # type: ignore[index]
+        eventually(read_both, "pages of both workers for both tasks")
+        pid = int(re.match(r"In process (?:.*:)?(\d+)", seen[hanging.id, True])[1])  # type: ignore[index]
         os.kill(pid, signal.SIGSTOP)
         try:
-            assert "The process has not answered where the code stands." in read()
+            assert "The process has not answered where the code stands." in read(hanging.id)
         finally:
             os.kill(pid, signal.SIGCONT)
