@@ -268,7 +268,7 @@ def _fill(url: str, count: int) -> None:
     from a2a_sync.testing.storecontract.making import done
 
     with closing(PostgresStore(url)) as store:
-        done(store, scope=Owner(), task_id="model")
+        done(store, owner=Owner(), task_id="model")
     with psycopg.connect(url, autocommit=True) as connection:
         columns = [
             name

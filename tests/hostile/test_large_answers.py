@@ -27,7 +27,7 @@ def fill(store: Any, tasks: int, messages: int, size: int) -> list[str]:
     """Create interrupted tasks with `messages` messages of `size` bytes."""
     made = []
     for _ in range(tasks):
-        run = begin(store, scope=Owner(), text="x" * size)
+        run = begin(store, owner=Owner(), text="x" * size)
         for _ in range(messages - 1):
             store.append(run.token, [message(run.head.id, "x" * size)])
         store.append(run.token, [status(run.head.id, TaskState.INPUT_REQUIRED)])

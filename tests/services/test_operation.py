@@ -67,7 +67,7 @@ def test_status_and_workers_show_runs_and_their_processes(postgres_url, own_tabl
     with closing(PostgresStore(postgres_url)) as store:
         store.workers.beat(60)
         run_ = begin(store)
-        done(store, scope=FOREIGN[0])
+        done(store, owner=FOREIGN[0])
         shown = json.loads(run("status", "--json", A2A_SYNC_STORE=postgres_url).stdout)
         assert shown["tasks"] == {"completed": 1, "working": 1}
         assert (shown["runs"]["running"], shown["workers"]) == (1, 1)
@@ -101,7 +101,7 @@ def test_a_running_history_is_copied_with_its_numbers_and_again_what_has_changed
             old.append(open_.token, [chunk(open_.head.id, str(n), append=n > 0)])
         old.contexts.set_state(open_.token, b'{"n":1}', expected=0)
         put(old, asking, "w", token="t0ken")
-        done(old, scope=FOREIGN[0])
+        done(old, owner=FOREIGN[0])
         first = run("copy", f"sqlite:///{path}", A2A_SYNC_STORE=postgres_url)
         assert first.stderr.endswith("5 tasks copied, 0 unchanged\n"), first.stderr
         resumed = resume(old, asking)

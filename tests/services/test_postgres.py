@@ -517,7 +517,7 @@ def test_two_last_tasks_of_a_context_that_are_deleted_at_once_leave_no_values(st
 def test_evictions_of_one_owner_do_not_make_others_wait(store, postgres_url):
     quota = StoreQuota(max_bytes=3_000)
     for n in range(20):
-        run = begin(store, scope=Owner("", "greedy"), task_id=f"g{n}", quota=quota)
+        run = begin(store, owner=Owner("", "greedy"), task_id=f"g{n}", quota=quota)
         store.append(run.token, [status(f"g{n}", TaskState.COMPLETED)])
     prefix = store._sql.prefix
     with psycopg.connect(postgres_url) as blocker:
@@ -525,7 +525,7 @@ def test_evictions_of_one_owner_do_not_make_others_wait(store, postgres_url):
         blocker.execute(f"SELECT 1 FROM {prefix}tasks WHERE owner = 'greedy' FOR UPDATE")
         blocker.execute(f"SELECT 1 FROM {prefix}accounts WHERE name = 'greedy' FOR UPDATE")
         for n in range(20):
-            begin(store, scope=Owner("", f"o{n}"), quota=quota)
+            begin(store, owner=Owner("", f"o{n}"), quota=quota)
 
 
 # -- the schema -----------------------------------------------------------------------------------------------------------------
@@ -556,7 +556,7 @@ def test_a_database_in_another_encoding_is_used(postgres_url, prefix):
             with closing(PostgresStore(url)) as store:
                 assert store.migrate() == (0, schema.VERSION)
                 assert store.migrate() == (schema.VERSION, schema.VERSION)
-                task_id = done(store, scope=Owner("", "Žofie"))
+                task_id = done(store, owner=Owner("", "Žofie"))
                 assert store.load(Owner("", "Žofie"), task_id).task.id == task_id
         finally:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
@@ -578,10 +578,10 @@ def test_an_upgrade_counts_the_tasks_that_are_there(make_store, postgres_url, pr
         old.setattr(schema, "VERSION", 2)
         old.setattr(migrations, "VERSION", 2)
         former = make_store()
-        for scope in (MINE, MINE, other):
-            done(former, scope=scope)
+        for owner in (MINE, MINE, other):
+            done(former, owner=owner)
     store = make_store()
-    assert [store.list(scope, TaskQuery()).total for scope in (MINE, other, Owner())] == [2, 1, 0]
+    assert [store.list(owner, TaskQuery()).total for owner in (MINE, other, Owner())] == [2, 1, 0]
     # Processes of the former release go on.
     task_id = done(former)
     assert store.list(MINE, TaskQuery()).total == 3

@@ -45,7 +45,7 @@ from a2a_sync.types import (
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _REFUSALS = (RunRevoked, TaskBusy, TaskEnded, TaskExists, TaskNotFoundError)
 
-scopes = st.sampled_from([Owner(), Owner("", "a"), Owner("a", ""), Owner("a", "b")])
+owners = st.sampled_from([Owner(), Owner("", "a"), Owner("a", ""), Owner("a", "b")])
 task_ids = st.sampled_from(["t1", "t2", "t3", "t4"])
 context_ids = st.sampled_from(["c1", "c2"])
 times = st.none() | st.integers(0, 4).map(lambda n: _EPOCH + timedelta(milliseconds=n))
@@ -90,7 +90,7 @@ endings = st.builds(lambda events, last: [*events, *last], batches, st.lists(sta
 
 @dataclass
 class ModelTask:
-    scope: Owner
+    owner: Owner
     context_id: str
     events: list[LogEvent] = field(default_factory=list)
     run: int | None = None
@@ -120,18 +120,18 @@ class Model:
         self.tasks: dict[str, ModelTask] = {}
         self.runs = 0
 
-    def find(self, scope: Owner, task_id: str) -> ModelTask:
+    def find(self, owner: Owner, task_id: str) -> ModelTask:
         task = self.tasks.get(task_id)
-        if task is None or task.scope != scope:
+        if task is None or task.owner != owner:
             raise TaskNotFoundError
         return task
 
-    def start(self, scope: Owner, task_id: str, context_id: str, events: list[LogEvent], create: bool) -> int:
+    def start(self, owner: Owner, task_id: str, context_id: str, events: list[LogEvent], create: bool) -> int:
         if create:
             if task_id in self.tasks:
                 raise TaskExists
-            self.tasks[task_id] = ModelTask(scope, context_id)
-        task = self.find(scope, task_id)
+            self.tasks[task_id] = ModelTask(owner, context_id)
+        task = self.find(owner, task_id)
         self.refuse_ended(task, task_id)
         if task.run is not None:
             raise TaskBusy
@@ -146,8 +146,8 @@ class Model:
             raise RunRevoked
         self.write(task, events, end)
 
-    def interrupt(self, scope: Owner, task_id: str, events: list[LogEvent]) -> None:
-        task = self.find(scope, task_id)
+    def interrupt(self, owner: Owner, task_id: str, events: list[LogEvent]) -> None:
+        task = self.find(owner, task_id)
         self.refuse_ended(task, task_id)
         self.write(task, events, True)
 
@@ -193,24 +193,24 @@ class StoresAndModel(RuleBasedStateMachine):
             store.close()
         self.folder.cleanup()
 
-    @rule(target=runs, scope=scopes, task_id=task_ids, context_id=context_ids, events=endings, create=st.booleans())
-    def start(self, scope, task_id, context_id, events, create):
-        return multiple(*self._start(scope, task_id, context_id, events, create))
+    @rule(target=runs, owner=owners, task_id=task_ids, context_id=context_ids, events=endings, create=st.booleans())
+    def start(self, owner, task_id, context_id, events, create):
+        return multiple(*self._start(owner, task_id, context_id, events, create))
 
-    def _start(self, scope, task_id, context_id, events, create):
+    def _start(self, owner, task_id, context_id, events, create):
         if not create and task_id in self.model.tasks:
             # The server refuses a message with the context of another task, and stores may leave out the task's own.
             context_id = self.model.tasks[task_id].context_id
         sent = Message(role=Role.USER, parts=(TextPart("hi"),), message_id="m", task_id=task_id, context_id=context_id)
         events = [sent, *events]
-        expected = outcome(lambda: self.model.start(scope, task_id, context_id, events, create))
+        expected = outcome(lambda: self.model.start(owner, task_id, context_id, events, create))
         tokens = []
         for store in self.stores:
-            result = outcome(lambda: store.start_run(scope, RunRequest(message=sent), events, create=create))  # noqa: B023
+            result = outcome(lambda: store.start_run(owner, RunRequest(message=sent), events, create=create))  # noqa: B023
             if isinstance(result, StartedRun):
                 assert isinstance(expected, int)
                 assert [entry.event for entry in result.entries] == events
-                assert result.head == store.head(scope, task_id)
+                assert result.head == store.head(owner, task_id)
                 tokens.append(result.token)
             else:
                 assert result is expected
@@ -228,9 +228,9 @@ class StoresAndModel(RuleBasedStateMachine):
     def append_many(self, run, event, end):
         self.append(run, [event, *[replace(event, append=True)] * COMPACT_FROM], end)
 
-    @rule(scope=scopes, task_id=task_ids, event=chunks, last=statuses)
-    def long_run(self, scope, task_id, event, last):
-        for run in self._start(scope, task_id, "c1", [event], task_id not in self.model.tasks):
+    @rule(owner=owners, task_id=task_ids, event=chunks, last=statuses)
+    def long_run(self, owner, task_id, event, last):
+        for run in self._start(owner, task_id, "c1", [event], task_id not in self.model.tasks):
             self.append(run, [*[replace(event, append=True)] * COMPACT_FROM, last], True)
 
     @precondition(lambda self: self.model.tasks)
@@ -246,7 +246,7 @@ class StoresAndModel(RuleBasedStateMachine):
             assert (swept.removed, swept.compacted) == expected
             for task_id, known in self.model.tasks.items():
                 if known.compacted:
-                    assert store.load(known.scope, task_id).task == known.task(task_id)
+                    assert store.load(known.owner, task_id).task == known.task(task_id)
 
     @rule(run=consumes(runs), events=batches)
     def append_with_a_token_of_another_task(self, run, events):
@@ -254,33 +254,33 @@ class StoresAndModel(RuleBasedStateMachine):
         for store, token in zip(self.stores, tokens, strict=True):
             assert outcome(lambda: store.append(RunToken(f"{task_id}0", token.value), events)) is RunRevoked  # noqa: B023
 
-    @rule(scope=scopes, task_id=task_ids, events=endings)
-    def interrupt(self, scope, task_id, events):
-        expected = outcome(lambda: self.model.interrupt(scope, task_id, events))
+    @rule(owner=owners, task_id=task_ids, events=endings)
+    def interrupt(self, owner, task_id, events):
+        expected = outcome(lambda: self.model.interrupt(owner, task_id, events))
         for store in self.stores:
-            result = outcome(lambda: store.interrupt(scope, task_id, events))  # noqa: B023
+            result = outcome(lambda: store.interrupt(owner, task_id, events))  # noqa: B023
             assert ([entry.event for entry in result] == events) if expected is None else result is expected
 
-    @rule(scope=scopes, task_id=task_ids)
-    def delete(self, scope, task_id):
-        expected = outcome(lambda: self.model.find(scope, task_id) and self.model.tasks.pop(task_id))
+    @rule(owner=owners, task_id=task_ids)
+    def delete(self, owner, task_id):
+        expected = outcome(lambda: self.model.find(owner, task_id) and self.model.tasks.pop(task_id))
         for store in self.stores:
-            result = outcome(lambda: store.delete(scope, task_id))  # noqa: B023
+            result = outcome(lambda: store.delete(owner, task_id))  # noqa: B023
             assert result is (expected if isinstance(expected, type) else None)
 
     @rule(
-        scope=scopes,
+        owner=owners,
         task_id=task_ids,
         history=st.none() | st.integers(0, 5),
         artifacts=st.booleans(),
         after=st.integers(0, 12),
         limit=st.integers(1, 5),
     )
-    def read(self, scope, task_id, history, artifacts, after, limit):
-        known = outcome(lambda: self.model.find(scope, task_id))
+    def read(self, owner, task_id, history, artifacts, after, limit):
+        known = outcome(lambda: self.model.find(owner, task_id))
         for store in self.stores:
-            stored = outcome(lambda: store.load(scope, task_id, history=history, artifacts=artifacts))  # noqa: B023
-            page = outcome(lambda: store.log(scope, task_id, after=after, limit=limit))  # noqa: B023
+            stored = outcome(lambda: store.load(owner, task_id, history=history, artifacts=artifacts))  # noqa: B023
+            page = outcome(lambda: store.log(owner, task_id, after=after, limit=limit))  # noqa: B023
             if isinstance(known, type):
                 assert stored is page is known
                 continue
@@ -293,7 +293,7 @@ class StoresAndModel(RuleBasedStateMachine):
             assert page.compacted == known.compacted
 
     @rule(
-        scope=scopes,
+        owner=owners,
         context_id=st.just("") | context_ids,
         state=st.none() | st.sampled_from(list(TaskState)),
         since=times,
@@ -301,12 +301,12 @@ class StoresAndModel(RuleBasedStateMachine):
         history=st.none() | st.integers(0, 2),
         artifacts=st.booleans(),
     )
-    def list(self, scope, context_id, state, since, size, history, artifacts):
+    def list(self, owner, context_id, state, since, size, history, artifacts):
         expected = sorted(
             (
                 _cut(known.task(task_id), history, artifacts)
                 for task_id, known in self.model.tasks.items()
-                if known.scope == scope and context_id in ("", known.context_id)
+                if known.owner == owner and context_id in ("", known.context_id)
             ),
             key=lambda task: (time_ms(task.status.timestamp), task.id),
             reverse=True,
@@ -326,7 +326,7 @@ class StoresAndModel(RuleBasedStateMachine):
                     history=history,
                     artifacts=artifacts,
                 )
-                page = store.list(scope, query)
+                page = store.list(owner, query)
                 assert page.total == len(expected)
                 found += page.tasks
                 after = page.next
@@ -338,7 +338,7 @@ class StoresAndModel(RuleBasedStateMachine):
     @invariant()
     def heads_agree(self):
         for task_id, known in self.model.tasks.items():
-            memory, sqlite = (store.head(known.scope, task_id) for store in self.stores)
+            memory, sqlite = (store.head(known.owner, task_id) for store in self.stores)
             assert memory == sqlite
             assert memory.version == len(known.events)
             assert memory.running == (known.run is not None)

@@ -220,7 +220,7 @@ def earlier(path: Path, version: int) -> None:
 def test_a_file_of_an_earlier_release_gets_what_it_lacks(path, make_store, version):
     store = make_store()
     seats = [Owner("t", f"{seat}ada") for seat in ("", "echo\x1f", "sum\x1f")]
-    task_ids = [done(store, scope=scope) for scope in [*seats, MINE, *[Owner("", "bob")] * 3]]
+    task_ids = [done(store, owner=owner) for owner in [*seats, MINE, *[Owner("", "bob")] * 3]]
     run = begin(store)
     store.workers.beat(3600)
     if version >= 3:
@@ -244,7 +244,7 @@ def test_a_file_of_an_earlier_release_gets_what_it_lacks(path, make_store, versi
         assert connection.execute(counted).fetchall() == before
     assert [(name, tasks) for name, tasks, _ in before] == [("ada", 5), ("bob", 3)]
     small = make_store(max_tasks=8)
-    done(small, scope=Owner("", "carol"))
+    done(small, owner=Owner("", "carol"))
     assert small.list(Owner("", "bob"), TaskQuery()).total == 3
     with pytest.raises(TaskNotFoundError):
         small.head(seats[0], task_ids[0])
@@ -541,7 +541,7 @@ def test_credentials_of_a_request_are_not_stored(path, make_store):
 def test_owners_without_tasks_leave_no_rows(path, make_store):
     store = make_store(max_tasks=5)
     for n in range(20):
-        done(store, scope=Owner("", str(n)))
+        done(store, owner=Owner("", str(n)))
     for n in range(15, 20):
         (task_id,) = ids(store, TaskQuery(), Owner("", str(n)))
         store.delete(Owner("", str(n)), task_id)

@@ -74,10 +74,10 @@ class StoreContract(
     @pytest.fixture(autouse=True)
     def _needed(self, request: pytest.FixtureRequest) -> None:
         """Skip a test that needs what the store lacks."""
-        owner = next((suite for suite in (*_NEED, Persistence) if request.function.__name__ in vars(suite)), None)
-        if owner is Persistence and not self.persistent:
+        suite = next((one for one in (*_NEED, Persistence) if request.function.__name__ in vars(one)), None)
+        if suite is Persistence and not self.persistent:
             pytest.skip("the store does not claim that its data persist (persistent = True)")
-        part = _NEED.get(owner) if owner is not None else None
+        part = _NEED.get(suite) if suite is not None else None
         if part is not None and getattr(request.getfixturevalue("make_store")(), part) is None:
             pytest.skip(f"the store lacks {part}: {_PARTS[part]}")
 

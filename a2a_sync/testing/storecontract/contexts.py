@@ -37,10 +37,10 @@ from a2a_sync.types import TaskState
 NOTHING = StoredState(b"{}", 0)
 
 
-def keep(store: Any, body: bytes = b'{"n":1}', *, scope: Owner = MINE, context_id: str = "c") -> str:
+def keep(store: Any, body: bytes = b'{"n":1}', *, owner: Owner = MINE, context_id: str = "c") -> str:
     """Complete a task whose run sets the state of its context; returns the id of the task."""
-    run = begin(store, scope=scope, context_id=context_id)
-    store.contexts.set_state(run.token, body, expected=store.contexts.state(scope, context_id).version)
+    run = begin(store, owner=owner, context_id=context_id)
+    store.contexts.set_state(run.token, body, expected=store.contexts.state(owner, context_id).version)
     store.append(run.token, [status(run.head.id, TaskState.COMPLETED, context_id=context_id)])
     return run.head.id
 
@@ -79,13 +79,13 @@ class Contexts:
         assert store.contexts.state(MINE, "c").body == b"1"
         assert store.contexts.state(MINE, "d").body == b"2"
 
-    @pytest.mark.parametrize("scope", FOREIGN)
-    def test_contexts_of_two_owners_with_one_id_are_separate(self, store: Any, scope: Owner) -> None:
+    @pytest.mark.parametrize("owner", FOREIGN)
+    def test_contexts_of_two_owners_with_one_id_are_separate(self, store: Any, owner: Owner) -> None:
         keep(store, b"mine")
-        assert store.contexts.state(scope, "c") == NOTHING
-        keep(store, b"theirs", scope=scope)
+        assert store.contexts.state(owner, "c") == NOTHING
+        keep(store, b"theirs", owner=owner)
         assert store.contexts.state(MINE, "c") == StoredState(b"mine", 1)
-        assert store.contexts.state(scope, "c") == StoredState(b"theirs", 1)
+        assert store.contexts.state(owner, "c") == StoredState(b"theirs", 1)
 
     def test_a_write_that_expects_another_version_gets_the_current_state(self, store: Any) -> None:
         run = begin(store)
@@ -135,7 +135,7 @@ class Contexts:
     def test_tasks_of_other_owners_and_contexts_do_not_retain_a_state(self, store: Any) -> None:
         task_id = keep(store)
         done(store, context_id="d")
-        done(store, scope=FOREIGN[0])
+        done(store, owner=FOREIGN[0])
         store.delete(MINE, task_id)
         assert store.contexts.state(MINE, "c") == NOTHING
 

@@ -77,62 +77,62 @@ class Eviction:
 
     def test_the_bound_counts_the_tasks_of_all_owners(self, make_store: Callable[..., Any]) -> None:
         store = make_store(max_tasks=4)
-        scopes = [Owner("", str(n)) for n in range(10)]
-        for n, scope in enumerate(scopes):
-            done(store, scope=scope, at=NOON + timedelta(seconds=n))
-        assert [store.list(scope, TaskQuery()).total for scope in scopes] == [0] * 6 + [1] * 4
+        owners = [Owner("", str(n)) for n in range(10)]
+        for n, owner in enumerate(owners):
+            done(store, owner=owner, at=NOON + timedelta(seconds=n))
+        assert [store.list(owner, TaskQuery()).total for owner in owners] == [0] * 6 + [1] * 4
 
     def test_at_the_bound_the_oldest_task_of_the_owner_with_most_tasks_is_evicted(
         self, make_store: Callable[..., Any]
     ) -> None:
         store = make_store(max_tasks=20)
         other = Owner("", "other")
-        ended = done(store, scope=other, at=NOON)
-        interrupted = waiting(store, scope=other)
+        ended = done(store, owner=other, at=NOON)
+        interrupted = waiting(store, owner=other)
         # Clients choose their tenants, so tenants are not separate owners; nor are the agents of one host.
         greedy = [Owner("", "greedy"), *(Owner(f"tenant {n}", "greedy") for n in range(3)), Owner("", "echo\x1fgreedy")]
-        made = [(scope, done(store, scope=scope)) for _ in range(41) for scope in greedy]
+        made = [(owner, done(store, owner=owner)) for _ in range(41) for owner in greedy]
         assert set(ids(store, TaskQuery(), other)) == {interrupted, ended}
-        assert sum(store.list(scope, TaskQuery()).total for scope in greedy) == 18
-        for scope, task_id in made[-18:]:
-            assert store.head(scope, task_id)
+        assert sum(store.list(owner, TaskQuery()).total for owner in greedy) == 18
+        for owner, task_id in made[-18:]:
+            assert store.head(owner, task_id)
 
     def test_an_owner_whose_tasks_were_deleted_is_not_the_largest_any_more(
         self, make_store: Callable[..., Any]
     ) -> None:
         store = make_store(max_tasks=14)
         shrunk, larger, largest = (Owner("", name) for name in ("shrunk", "larger", "largest"))
-        for task_id in [done(store, scope=shrunk) for _ in range(9)][1:]:
+        for task_id in [done(store, owner=shrunk) for _ in range(9)][1:]:
             store.delete(shrunk, task_id)
-        for scope, count in ((largest, 7), (larger, 6)):
+        for owner, count in ((largest, 7), (larger, 6)):
             for _ in range(count):
-                done(store, scope=scope)
-        done(store, scope=Owner("", "new"))
-        assert [store.list(scope, TaskQuery()).total for scope in (shrunk, larger, largest)] == [1, 6, 6]
+                done(store, owner=owner)
+        done(store, owner=Owner("", "new"))
+        assert [store.list(owner, TaskQuery()).total for owner in (shrunk, larger, largest)] == [1, 6, 6]
 
     def test_of_owners_with_equally_many_tasks_the_first_one_is_evicted_from(
         self, make_store: Callable[..., Any]
     ) -> None:
         store = make_store(max_tasks=3)
         for name in ("c", "a", "b"):
-            done(store, scope=Owner("", name))
+            done(store, owner=Owner("", name))
             time.sleep(0.002)  # a store may order tasks by milliseconds
-        done(store, scope=Owner("", "d"))
+        done(store, owner=Owner("", "d"))
         assert [store.list(Owner("", name), TaskQuery()).total for name in "abcd"] == [1, 1, 0, 1]
 
     def test_an_owner_whose_tasks_all_run_is_skipped_by_eviction(self, make_store: Callable[..., Any]) -> None:
         store = make_store(max_tasks=6)
-        runs = [begin(store, scope=Owner("", "busy")) for _ in range(4)]
+        runs = [begin(store, owner=Owner("", "busy")) for _ in range(4)]
         for _ in range(2):
-            done(store, scope=Owner("", "other"))
-        newest = done(store, scope=Owner("", "third"))
+            done(store, owner=Owner("", "other"))
+        newest = done(store, owner=Owner("", "third"))
         assert store.list(Owner("", "busy"), TaskQuery()).total == len(runs)
         assert store.list(Owner("", "other"), TaskQuery()).total == 1
         assert store.head(Owner("", "third"), newest)
 
     def test_a_quota_of_tasks_evicts_the_oldest_of_the_owner_only(self, store: Any) -> None:
         quota = StoreQuota(max_tasks=5)
-        other = [done(store, scope=Owner("", "other")) for _ in range(3)]
+        other = [done(store, owner=Owner("", "other")) for _ in range(3)]
         interrupted = waiting(store)
         mine = []
         for _ in range(8):
@@ -179,7 +179,7 @@ class Eviction:
 
     def test_a_quota_of_bytes_evicts_the_oldest_tasks_of_the_owner(self, store: Any) -> None:
         quota = StoreQuota(max_bytes=200_000)
-        other = begin(store, scope=Owner("", "other"), text="x" * 300_000)
+        other = begin(store, owner=Owner("", "other"), text="x" * 300_000)
         ended = []
         for n in range(12):
             run = begin(store, text="x" * 30_000, at=NOON + timedelta(seconds=n), quota=quota)

@@ -19,7 +19,7 @@ class Versions:
     """Reads of many tasks, of any owner, and the ids of new ones."""
 
     def test_versions_say_how_far_each_task_has_got(self, store: Any) -> None:
-        run, other = begin(store), done(store, scope=FOREIGN[0])
+        run, other = begin(store), done(store, owner=FOREIGN[0])
         task_ids = [run.head.id, other, "missing"]
         assert store.versions(task_ids) == {run.head.id: TaskVersion(3, True), other: TaskVersion(4, False)}
         store.append(run.token, [chunk(run.head.id, "one")])
@@ -95,7 +95,7 @@ class Inspections:
     def test_counts_are_by_owner_and_state(self, store: Any) -> None:
         assert store.inspection.counts() == {}
         for owner in (MINE, MINE, FOREIGN[0]):
-            done(store, scope=owner)
+            done(store, owner=owner)
         begin(store)
         assert store.inspection.counts() == {
             MINE: {TaskState.COMPLETED: 2, TaskState.WORKING: 1},
@@ -107,7 +107,7 @@ class Inspections:
 
     def test_summaries_describe_tasks_of_all_owners_newest_first(self, store: Any) -> None:
         start = next_ms()
-        ended, run = done(store, scope=FOREIGN[0]), begin(store, context_id="other")
+        ended, run = done(store, owner=FOREIGN[0]), begin(store, context_id="other")
         newest, oldest = store.inspection.tasks(SummaryQuery())
         assert (newest.id, newest.owner, newest.context_id) == (run.head.id, MINE, "other")
         assert (newest.state, newest.version, newest.running) == (TaskState.WORKING, 3, True)
@@ -118,7 +118,7 @@ class Inspections:
         assert newest.bytes > 0
 
     def test_summaries_are_paged_by_position(self, store: Any) -> None:
-        made = [done(store, scope=Owner("", str(n % 3))) for n in range(7)]
+        made = [done(store, owner=Owner("", str(n % 3))) for n in range(7)]
         found, before = [], None
         for _ in range(4):
             page = store.inspection.tasks(SummaryQuery(size=2, before=before))
@@ -129,7 +129,7 @@ class Inspections:
 
     def test_filters_of_summaries_can_be_combined(self, store: Any) -> None:
         for owner in (MINE, FOREIGN[0]):
-            done(store, scope=owner)
+            done(store, owner=owner)
         asking, later = waiting(store), next_ms()
         newest = done(store)
 

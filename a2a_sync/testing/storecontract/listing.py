@@ -83,7 +83,7 @@ class Listing:
         done(store, task_id="b", context_id="x", at=LATE)
         done(store, task_id="c", context_id="y", at=LATE)
         begin(store, task_id="d", context_id="x", at=LATE)
-        done(store, task_id="e", context_id="x", scope=FOREIGN[0])
+        done(store, task_id="e", context_id="x", owner=FOREIGN[0])
         for expected, filters in FILTERED:
             page = store.list(MINE, TaskQuery(**filters))
             assert [task.id for task in page.tasks] == expected, filters

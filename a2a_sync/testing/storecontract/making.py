@@ -60,7 +60,7 @@ def chunk(task_id: str, text: str, *, artifact_id: str = "a", append: bool = Fal
 def begin(
     store: TaskStore,
     *,
-    scope: Owner = MINE,
+    owner: Owner = MINE,
     task_id: str = "",
     context_id: str = "c",
     at: datetime | None = NOON,
@@ -76,7 +76,7 @@ def begin(
         status(task_id, TaskState.WORKING, context_id=context_id, at=at),
     ]
     return store.start_run(
-        scope, RunRequest(message=user_message, tenant=scope.tenant), events, create=True, quota=quota
+        owner, RunRequest(message=user_message, tenant=owner.tenant), events, create=True, quota=quota
     )
 
 
@@ -84,7 +84,7 @@ def resume(
     store: TaskStore,
     task_id: str,
     *,
-    scope: Owner = MINE,
+    owner: Owner = MINE,
     text: str = "again",
     after: int | None = None,
     quota: StoreQuota = UNBOUNDED,
@@ -92,11 +92,11 @@ def resume(
     """Start the next run of a task."""
     user_message = message(task_id, text)
     events: list[LogEvent] = [user_message, status(task_id, TaskState.WORKING)]
-    return store.start_run(scope, RunRequest(message=user_message), events, create=False, after=after, quota=quota)
+    return store.start_run(owner, RunRequest(message=user_message), events, create=False, after=after, quota=quota)
 
 
 def send(
-    store: TaskStore, key: str, fingerprint: str = "print", *, scope: Owner = MINE, task_id: str = ""
+    store: TaskStore, key: str, fingerprint: str = "print", *, owner: Owner = MINE, task_id: str = ""
 ) -> StartedRun:
     """Start a run with an idempotency key: of a new task, or the next one of `task_id`."""
     user_message = message(task_id or new_id())
@@ -105,22 +105,22 @@ def send(
         status(user_message.task_id, TaskState.SUBMITTED),
         status(user_message.task_id, TaskState.WORKING),
     ]
-    request = RunRequest(message=user_message, tenant=scope.tenant, key=SendKey(key, fingerprint))
-    return store.start_run(scope, request, events[:: 2 if task_id else 1], create=not task_id)
+    request = RunRequest(message=user_message, tenant=owner.tenant, key=SendKey(key, fingerprint))
+    return store.start_run(owner, request, events[:: 2 if task_id else 1], create=not task_id)
 
 
 def done(
-    store: TaskStore, *, scope: Owner = MINE, context_id: str = "c", at: datetime | None = NOON, task_id: str = ""
+    store: TaskStore, *, owner: Owner = MINE, context_id: str = "c", at: datetime | None = NOON, task_id: str = ""
 ) -> str:
     """Create a completed task; returns its id."""
-    run = begin(store, scope=scope, context_id=context_id, at=at, task_id=task_id)
+    run = begin(store, owner=owner, context_id=context_id, at=at, task_id=task_id)
     ended = status(run.head.id, TaskState.COMPLETED, context_id=context_id, at=at)
     store.append(run.token, [ended], end=True)
     return run.head.id
 
 
-def ids(store: TaskStore, query: TaskQuery, scope: Owner = MINE) -> list[str]:
-    return [task.id for task in store.list(scope, query).tasks]
+def ids(store: TaskStore, query: TaskQuery, owner: Owner = MINE) -> list[str]:
+    return [task.id for task in store.list(owner, query).tasks]
 
 
 def pages(store: TaskStore, size: int, **filters: Any) -> list[list[str]]:
@@ -171,9 +171,9 @@ def expire_all(**classes: bool) -> Expiry:
     return Expiry(**{name: next_ms() + 3_600_000 for name in classes})
 
 
-def waiting(store: TaskStore, *, scope: Owner = MINE, at: datetime | None = NOON) -> str:
+def waiting(store: TaskStore, *, owner: Owner = MINE, at: datetime | None = NOON) -> str:
     """Create a task that waits for its client; returns its id."""
-    run = begin(store, scope=scope, at=at)
+    run = begin(store, owner=owner, at=at)
     store.append(run.token, [status(run.head.id, TaskState.INPUT_REQUIRED, at=at)], end=True)
     return run.head.id
 

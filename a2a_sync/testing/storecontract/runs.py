@@ -69,9 +69,9 @@ class Runs:
 
     def test_a_task_is_created_once(self, store: Any) -> None:
         begin(store, task_id="t")
-        for scope in (MINE, FOREIGN[0]):
+        for owner in (MINE, FOREIGN[0]):
             with pytest.raises(TaskExists):
-                begin(store, task_id="t", scope=scope)
+                begin(store, task_id="t", owner=owner)
         assert store.head(MINE, "t").version == 3
         assert store.list(FOREIGN[0], TaskQuery()).total == 0
 
@@ -188,19 +188,19 @@ class Runs:
         assert run.head.status == TaskStatus(state=TaskState.UNSPECIFIED)
         assert store.load(MINE, "t").task.history == (sent,)
 
-    # -- scope ----------------------------------------------------------------------------------------------------------
+    # -- owner ----------------------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("scope", FOREIGN)
-    def test_a_task_of_another_owner_is_not_found_by_any_operation(self, store: Any, scope: Owner) -> None:
+    @pytest.mark.parametrize("owner", FOREIGN)
+    def test_a_task_of_another_owner_is_not_found_by_any_operation(self, store: Any, owner: Owner) -> None:
         foreign = begin(store, task_id="foreign").head.id
         calls: Sequence[Callable[[str], object]] = (
-            lambda task_id: resume(store, task_id, scope=scope),
-            lambda task_id: store.interrupt(scope, task_id, [status(task_id, TaskState.CANCELED)]),
-            lambda task_id: store.head(scope, task_id),
-            lambda task_id: store.request(scope, task_id),
-            lambda task_id: store.load(scope, task_id),
-            lambda task_id: store.log(scope, task_id),
-            lambda task_id: store.delete(scope, task_id),
+            lambda task_id: resume(store, task_id, owner=owner),
+            lambda task_id: store.interrupt(owner, task_id, [status(task_id, TaskState.CANCELED)]),
+            lambda task_id: store.head(owner, task_id),
+            lambda task_id: store.request(owner, task_id),
+            lambda task_id: store.load(owner, task_id),
+            lambda task_id: store.log(owner, task_id),
+            lambda task_id: store.delete(owner, task_id),
         )
         for call in calls:
             answers = []
@@ -211,8 +211,8 @@ class Runs:
                     (str(caught.value).replace(task_id, "ID"), caught.value.metadata, caught.value.violations)
                 )
             assert answers[0] == answers[1]
-        assert store.list(scope, TaskQuery()).tasks == ()
-        assert store.list(scope, TaskQuery(context_id="c")).total == 0
+        assert store.list(owner, TaskQuery()).tasks == ()
+        assert store.list(owner, TaskQuery(context_id="c")).total == 0
         assert store.head(MINE, foreign).version == 3
 
     # -- sends with a key -----------------------------------------------------------------------------------------------
@@ -251,12 +251,12 @@ class Runs:
         assert [store.sent(MINE, key).number for key in ("one", "two")] == [3, 6]
         assert {store.sent(MINE, key).task_id for key in ("one", "two")} == {task_id}
 
-    @pytest.mark.parametrize("scope", FOREIGN)
-    def test_keys_are_separate_for_each_owner(self, store: Any, scope: Owner) -> None:
+    @pytest.mark.parametrize("owner", FOREIGN)
+    def test_keys_are_separate_for_each_owner(self, store: Any, owner: Owner) -> None:
         send(store, "k")
-        assert store.sent(scope, "k") is None
-        send(store, "k", scope=scope)
-        assert store.sent(scope, "k") != store.sent(MINE, "k")
+        assert store.sent(owner, "k") is None
+        send(store, "k", owner=owner)
+        assert store.sent(owner, "k") != store.sent(MINE, "k")
 
     def test_a_key_is_not_part_of_the_stored_request(self, store: Any) -> None:
         run = send(store, "k")

@@ -154,14 +154,14 @@ class Webhooks:
             store.webhooks.delete(MINE, task_id, "a")
         assert ids_of(store, task_id) == ["b"]
 
-    @pytest.mark.parametrize("scope", FOREIGN)
-    def test_webhooks_of_tasks_of_another_owner_are_not_found(self, store: Any, scope: Owner) -> None:
+    @pytest.mark.parametrize("owner", FOREIGN)
+    def test_webhooks_of_tasks_of_another_owner_are_not_found(self, store: Any, owner: Owner) -> None:
         task_id = done(store)
         put(store, task_id, "w")
         for call in (
-            partial(store.webhooks.put, scope, webhook(task_id, "w", token="stolen"), most=10),
-            partial(store.webhooks.of_task, scope, task_id),
-            partial(store.webhooks.delete, scope, task_id, "w"),
+            partial(store.webhooks.put, owner, webhook(task_id, "w", token="stolen"), most=10),
+            partial(store.webhooks.of_task, owner, task_id),
+            partial(store.webhooks.delete, owner, task_id, "w"),
         ):
             with pytest.raises(TaskNotFoundError):
                 call()
@@ -278,7 +278,7 @@ class Webhooks:
     def test_an_owner_with_many_webhooks_does_not_hide_those_of_another(self, store: Any) -> None:
         for _ in range(3):
             put(store, begin(store).head.id, "mine")
-        other = begin(store, scope=FOREIGN[0]).head.id
+        other = begin(store, owner=FOREIGN[0]).head.id
         store.webhooks.put(FOREIGN[0], webhook(other, "theirs"), most=10)
         assert set(due(store, limit=2)) == {"mine", "theirs"}
         assert len(due(store)) == 4
