@@ -183,8 +183,8 @@ class CallContext:
         address: the URL at which the server was called, for operations whose result contains it.
         owner: the owner of the tasks, if that is not the principal.
         peer: the network address of the caller, or ``""``.
-        threaded: the call holds a thread of the server while it waits: its stream, or a blocking send.
-        deferred: a send that waits for a task may return a stream of its result, so that no thread waits for it.
+        threaded: the call holds a thread of the server while it waits: its stream, or a blocking send. False: a call that waits
+            may return a stream of its result, so that no thread waits for it.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -203,7 +203,6 @@ class CallContext:
     owner: str | None = None
     peer: str = ""
     threaded: bool = True
-    deferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +284,7 @@ Interceptor: TypeAlias = Callable[[Endpoint], Endpoint]
 def interceptor(steps: Callable[[AnyCall], Generator[AnyCall, Any, Any]]) -> GeneratorInterceptor:
     """Make an interceptor of a generator function of a call. It yields a call, gets the result or exception, and returns a result.
 
-    A send over gRPC that waits for its task holds no thread of these interceptors; they may end on another thread::
+    A call over gRPC that waits holds no thread, so these interceptors may end on another one; other functions are refused there::
 
         @interceptor
         def timed(call: AnyCall) -> Generator[AnyCall, Any, Any]:

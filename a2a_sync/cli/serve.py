@@ -114,6 +114,8 @@ def serve(
             raise click.UsageError("--grpc-reflection needs grpcio-reflection: pip install 'a2a-sync[grpc]'")
     threads = threads or (1000 if gevent else 32)
     app = _check_target(target, store, public_url, workers, debug, console)
+    if grpc_address is not None:
+        _check_grpc_site(app, grpc_address)
     check_port(host, port)
     from a2a_sync.cli import served
 
@@ -180,6 +182,15 @@ def _check_grpc(address: str | None, url: str | None, default_host: str, gevent:
         raise click.UsageError("--grpc listens at all addresses; name the one for the card with --grpc-url")
     check_port(host, int(port))
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _check_grpc_site(site: A2AApp | AgentHost, address: str) -> None:
+    from a2a_sync.grpc import GRPCServer
+
+    try:
+        GRPCServer(site, address, behind_proxy=True)
+    except ValueError as error:
+        raise click.UsageError(f"--grpc: {error}") from None
 
 
 def _check_grpc_tls(

@@ -38,7 +38,6 @@ from a2a_sync.server.service import AgentService
 from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
-from a2a_sync.types import SendMessageRequest
 
 logger: Final = get_logger(__name__)
 
@@ -184,9 +183,7 @@ class Methods:
             raise
         if tenant != getattr(request, "tenant", tenant):
             request = replace(request, tenant=tenant)
-        return service, Call(
-            operation, request, self._context(operation, headers, principal, peer, rpc, service.defers)
-        )
+        return service, Call(operation, request, self._context(operation, headers, principal, peer, rpc))
 
     def _context(
         self,
@@ -195,7 +192,6 @@ class Methods:
         principal: Principal | None,
         peer: str,
         rpc: Any,
-        defers: bool,
     ) -> CallContext:
         last = headers.get("last-event-id", "")
         return CallContext(
@@ -206,10 +202,9 @@ class Methods:
             version=self._codec.version,
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
             gone=lambda: not rpc.is_active(),
-            deferred=defers and operation.request is SendMessageRequest,
             address=self._address() if operation.addressed else "",
             peer=peer,
-            # Streams leave the thread at once, and sends and other calls that wait after a moment.
+            # Streams leave the thread at once, and sends that wait after a moment.
             threaded=False,
         )
 

@@ -85,16 +85,15 @@ class GRPCServer(Component):
         tls: the certificate; without one the traffic is not encrypted.
         url: the address that the cards name; by default `address`, with ``grpcs://`` where there is a certificate.
         threads: calls at once; up to 1,000 wait for one, and further ones are refused with ``RESOURCE_EXHAUSTED``. Open streams
-            and blocking sends that wait hold none, and other calls that have waited for half a second go on beside them;
-            `Limits.max_open_streams` bounds streams and blocking sends.
+            and blocking sends that wait hold none; `Limits.max_open_streams` bounds these.
         reflection: lists the services and their messages for tools like grpcurl, to everyone who can connect. Needs
             grpcio-reflection.
         behind_proxy: only a proxy that limits the size of heads (nginx, Envoy) connects to the port. An address that other machines
             reach needs that, or `TLS.client_ca`: gRPC has no bound for the memory that heads of hostile clients take.
 
     Raises:
-        ValueError: no protocol version that is served exists over gRPC; or other machines reach the address, and there is
-            neither `TLS.client_ca` nor `behind_proxy`.
+        ValueError: no protocol version that is served exists over gRPC; other machines reach the address, and there is
+            neither `TLS.client_ca` nor `behind_proxy`; or an interceptor is a function, which `AgentHost.add` raises too from now on.
         RuntimeError: the process is patched by gevent.
         OSError: from `start`: the address cannot be bound, or a file of `tls` cannot be read.
     """
@@ -132,6 +131,8 @@ class GRPCServer(Component):
         self._process = 0
         self._sender = Sender(site.limits)
         services = _services(site)
+        for name, service in services.items():
+            _check_interceptors(name, service)
         versions = {version for service in services.values() for _, version in service.interfaces}
         self._versions = [version for version in protobuf.SERVICES if version in versions]
         if not self._versions:
@@ -141,7 +142,6 @@ class GRPCServer(Component):
         self._call_threads = CallThreads(
             threads,
             waiting=_MAX_WAITING,
-            lasting=_MAX_WAITING + limits.max_open_streams,
             message_bytes=limits.max_body_bytes,
             message_timeout=limits.body_timeout,
             metadata_bytes=2 * _MAX_METADATA,
@@ -149,14 +149,19 @@ class GRPCServer(Component):
         self._methods = [
             Methods(version, agents, lambda: self._url, self._sender, self._call_threads) for version in self._versions
         ]
+        if isinstance(site, AgentHost):
+            site.on_add(lambda name, app: self._add(name, app.service))
         if not self._url.endswith(":0"):
             self._list_interfaces()
+
+    def _add(self, name: str, service: AgentService) -> None:
+        _check_interceptors(name, service)
+        if not self._url.endswith(":0"):
+            self._list_interface(name, service)
 
     def _list_interfaces(self) -> None:
         for name, service in _services(self._site).items():
             self._list_interface(name, service)
-        if isinstance(self._site, AgentHost):
-            self._site.on_add(lambda name, app: self._list_interface(name, app.service))
 
     def _list_interface(self, name: str, service: AgentService) -> None:
         own = {version for _, version in service.interfaces}
@@ -261,6 +266,15 @@ def is_local(address: str) -> bool:
     """Only this machine reaches `address`: a loopback address, or a socket of Unix."""
     host = host_name(address)
     return host == "localhost" or is_loopback(host) or address.startswith(("unix:", "unix-abstract:"))
+
+
+def _check_interceptors(agent: str, service: AgentService) -> None:
+    for one in service.plain_interceptors:
+        name = f"{one.__module__}.{getattr(one, '__qualname__', type(one).__qualname__)}"
+        raise ValueError(
+            f"GRPCServer: the interceptor {name}{agent and f' of the agent {agent!r}'} takes an endpoint, so each call that waits would"
+            " keep a thread; write it as a generator with a2a_sync.operations.interceptor: result = yield call"
+        )
 
 
 def _services(site: A2AApp | AgentHost) -> dict[str, AgentService]:

@@ -1,4 +1,4 @@
-"""The threads of calls: a call takes one when its message has arrived, and gives its place to the next call when it waits.
+"""The threads of calls: a call takes one when its message has arrived.
 
 grpcio has no public way to receive or send a message without a thread that waits, so private names of it are used, which are the
 same in 1.71 to 1.85. The extra ``grpc`` has that upper bound.
@@ -24,8 +24,7 @@ from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
 
-#: Seconds after which a call that has not ended gives its place to another one, and after which a message is late.
-_WAITS_AFTER = 0.5
+#: Seconds after which a message is late.
 _LATE_AFTER = 2.0
 #: Seconds between two checks.
 _CHECK_INTERVAL = 0.1
@@ -55,32 +54,29 @@ _BehaviorT = TypeVar("_BehaviorT", bound=Callable[..., Any])
 
 
 class _Call:
-    """A call that waits for its message or for a thread, or is on one.
+    """A call that waits for its message or for a thread.
 
     ``run`` executes it with its message, or with the error that it ends with; it raises nothing.
     """
 
-    __slots__ = ("began", "rpc", "run", "slot")
+    __slots__ = ("began", "rpc", "run")
 
     def __init__(self, rpc: Any, run: Callable[[bytes | AgentError], None]) -> None:
         self.rpc = rpc
         self.run = run
         self.began = time.monotonic()
-        self.slot: Slot
 
 
 class CallThreads(Executor):
-    """Executes `threads` calls at once, without those that wait for something, on daemons: a call that hangs keeps no process.
+    """Executes `threads` calls at once on daemons: a call that hangs keeps no process.
 
     grpcio waits for a message without a limit, on the thread of the call, and counts that call among those that it executes. Here a
     call has neither thread nor place before its message is complete. Of the calls that have no message after two seconds there
-    are few: beyond that the oldest one is cut of the connection that has most of them. A call with a thread that has lasted half a
-    second gives its place to the next one.
+    are few: beyond that the oldest one is cut of the connection that has most of them.
 
     Parameters:
-        threads: calls at once, without those that wait.
+        threads: calls at once.
         waiting: most calls with a message that wait for a thread; others are refused.
-        lasting: most calls that have lasted half a second and have a thread.
         message_bytes: the largest message.
         message_timeout: how long a message may take, in seconds.
         metadata_bytes: the largest metadata, with 32 bytes for each of its entries.
@@ -91,7 +87,6 @@ class CallThreads(Executor):
         threads: int,
         *,
         waiting: int,
-        lasting: int,
         message_bytes: int,
         message_timeout: float,
         metadata_bytes: int,
@@ -99,11 +94,10 @@ class CallThreads(Executor):
         self._timeout = message_timeout
         self._metadata_bytes = metadata_bytes
         self._max_unsent = max(_MIN_UNSENT, _MAX_UNSENT_BYTES // message_bytes)
-        self._pool = WorkerPool(threads=threads, max_queued=waiting, max_abandoned=lasting, name="a2a-grpc")
+        self._pool = WorkerPool(threads=threads, max_queued=waiting, max_abandoned=0, name="a2a-grpc")
         self._receiving: set[Any] = set()
         self._lock = Lock()
-        #: The calls that hold a place, and those that wait for their message; the oldest first.
-        self._held: dict[_Call, None] = {}
+        #: The calls that wait for their message, the oldest first.
         self._unsent: dict[_Call, None] = {}
         self._waiting_bytes = 0
         self._unstarted: deque[tuple[Slot, Callable[[], None]]] = deque()
@@ -166,36 +160,25 @@ class CallThreads(Executor):
             call.run(message)
             return
         try:
-            call.slot = self._pool.reserve()
+            slot = self._pool.reserve()
         except OverloadedError:
             call.run(_full())
             return
-        long = 0 if call.slot.ready or len(message) <= _SHORT else len(message)
+        long = 0 if slot.ready or len(message) <= _SHORT else len(message)
         if self._waiting_bytes + long > _MAX_WAITING_BYTES:
-            call.slot.release()
+            slot.release()
             call.run(_full())
             return
-        self._submit(call, message, long)
-        if not call.slot.ready:
-            self._free_places(time.monotonic())
-
-    def _submit(self, call: _Call, message: bytes, long: int) -> None:
-        submitted = time.monotonic()
+        latest = time.monotonic() + _LONGEST_WAIT
 
         def job() -> None:
-            call.began = time.monotonic()
             with self._lock:
-                self._held[call] = None
                 self._waiting_bytes -= long
-            try:
-                call.run(message if call.began - submitted <= _LONGEST_WAIT else _full())
-            finally:
-                with self._lock:
-                    self._held.pop(call, None)
+            call.run(message if time.monotonic() <= latest else _full())
 
         with self._lock:
             self._waiting_bytes += long
-        self._start_thread(call.slot, job)
+        self._start_thread(slot, job)
 
     def _start_thread(self, slot: Slot, job: Callable[[], None]) -> None:
         try:
@@ -203,25 +186,17 @@ class CallThreads(Executor):
         except RuntimeError:
             logger.exception("no thread for a call; it is retried")
             self._unstarted.append((slot, job))
+            self._checks.start(_CHECK_INTERVAL)
 
     # -- checks --
 
     def _check(self) -> float | None:
-        """Free the places of calls that wait, and cut calls that have waited for their message for too long, or are too many."""
+        """Cut calls that have waited for their message for too long, or are too many."""
         now = time.monotonic()
-        self._free_places(now)
         self._cut(lambda: self._late(now))
         for _ in range(len(self._unstarted)):
             self._start_thread(*self._unstarted.popleft())
-        return _CHECK_INTERVAL if self._pool.running or self._unsent else None
-
-    def _free_places(self, now: float) -> None:
-        with self._lock:
-            for call in list(self._held):
-                if call.began > now - _WAITS_AFTER:
-                    break
-                del self._held[call]
-                call.slot.abandon()
+        return _CHECK_INTERVAL if self._unstarted or self._unsent else None
 
     def _late(self, now: float) -> list[_Call]:
         """The calls whose message takes too long, and those that are too many of the ones whose message is late."""

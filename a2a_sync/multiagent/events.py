@@ -7,14 +7,14 @@ reports calls and cancels.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from a2a_sync.concurrency.observers import Listeners
 from a2a_sync.errors import AgentError
 from a2a_sync.lifecycle import LogEvent, ends_run
-from a2a_sync.operations import CANCEL_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE, Call, Endpoint, RequestT, ResultT
+from a2a_sync.operations import CANCEL_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE, AnyCall, AnyOperation, interceptor
 from a2a_sync.stores.base import TaskBatch
 from a2a_sync.types import Message, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent
 
@@ -25,6 +25,8 @@ TRANSITION = "task.transition"
 NAMES = (CALL, MESSAGE, CANCEL, TRANSITION)
 
 _Listener = TypeVar("_Listener", bound=Callable[..., Any])
+#: The events that calls are reported by.
+_CALL_EVENTS: dict[AnyOperation, str] = {SEND_MESSAGE: CALL, SEND_STREAMING_MESSAGE: CALL, CANCEL_TASK: CANCEL}
 #: The value of `AgentEvent.reply` by the state in which a run has ended.
 _REPLIES = {
     TaskState.FAILED: "error",
@@ -93,26 +95,16 @@ class AgentEvents:
 
     def watch(self, agent: str = "") -> dict[str, Any]:
         """Arguments for an `A2AApp` that is observed; `agent` is the name in its events."""
-        return {
-            "observers": (TaskObserver(lambda event: self._publish(event, agent)),),
-            "interceptors": (lambda endpoint: self._wrap_endpoint(endpoint, agent),),
-        }
 
-    def _publish(self, event: AgentEvent, agent: str) -> None:
-        if self._listeners.has_listeners(event.name):
-            self._listeners.notify(event.name, replace(event, agent=agent))
-
-    def _wrap_endpoint(self, endpoint: Endpoint, agent: str) -> Endpoint:
-        names = {SEND_MESSAGE: CALL, SEND_STREAMING_MESSAGE: CALL, CANCEL_TASK: CANCEL}
-
-        def timed(call: Call[RequestT, ResultT]) -> ResultT:
-            name = names.get(call.operation, "")
+        @interceptor
+        def timed(call: AnyCall) -> Generator[AnyCall, Any, Any]:
+            name = _CALL_EVENTS.get(call.operation, "")
             if not self._listeners.has_listeners(name):
-                return endpoint(call)
+                return (yield call)
             began = time.perf_counter()
             event = AgentEvent(name=name, agent=agent, task_id=call.task_id, error="INTERNAL_ERROR")
             try:
-                result = endpoint(call)
+                result = yield call
                 event = replace(event, error="", **_ids_of(result, call))
                 return result
             except AgentError as error:
@@ -121,10 +113,17 @@ class AgentEvents:
             finally:
                 self._listeners.notify(name, replace(event, seconds=time.perf_counter() - began))
 
-        return timed
+        return {
+            "observers": (TaskObserver(lambda event: self._publish(event, agent)),),
+            "interceptors": (timed,),
+        }
+
+    def _publish(self, event: AgentEvent, agent: str) -> None:
+        if self._listeners.has_listeners(event.name):
+            self._listeners.notify(event.name, replace(event, agent=agent))
 
 
-def _ids_of(result: object, call: Call[Any, Any]) -> dict[str, Any]:
+def _ids_of(result: object, call: AnyCall) -> dict[str, Any]:
     if isinstance(result, Task):
         return {"task_id": result.id, "context_id": result.context_id}
     return {"task_id": getattr(result, "task_id", "") or call.task_id}

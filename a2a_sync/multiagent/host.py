@@ -139,7 +139,8 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         """Serve one more agent at ``/name`` and return its app. `options` of `A2AApp` override those of the host.
 
         Raises:
-            ValueError: the name is not usable as a path segment, is in use, or its former agent is still being removed.
+            ValueError: the name is not usable as a path segment, is in use, or its former agent is still being removed; or an
+                interceptor is a function, and a `GRPCServer` serves the host.
             TypeError: an option is one that all agents share, or an option was given for an `A2AApp`.
         """
         if not _NAME.fullmatch(name) or name in _RESERVED_NAMES:
@@ -150,18 +151,19 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         if self._mounts.setdefault(name, mount) is not mount:
             raise ValueError(f"there is an agent named {name!r}; remove it first")
         try:
-            self._apps[name] = app = self._app(mount, agent, options)
+            app = self._app(mount, agent, options)
+            for callback in self._on_add:
+                callback(name, app)
         except BaseException:
             self._engine.agents.pop(name, None)
             del self._mounts[name]
             raise
+        self._apps[name] = app
         self.register(app)
-        for callback in self._on_add:
-            callback(name, app)
         return app
 
     def on_add(self, callback: Callable[[str, A2AApp], None]) -> None:
-        """Call `callback` with the name and the app of each agent that is added from now on, before `add` returns."""
+        """Call `callback` with the name and the app of each agent that is added from now on; what it raises refuses the agent."""
         self._on_add.append(callback)
 
     def _app(self, mount: NamedMount, agent: Any, options: dict[str, Any]) -> A2AApp:

@@ -77,7 +77,7 @@ from a2a_sync.types import (
 _LATEST_MESSAGES = 3
 #: Most seconds between two checks for a lost caller that holds no thread of the server.
 _UNTHREADED_INTERVAL = 0.5
-#: Seconds after which a send that is deferred leaves its thread; most tasks are short.
+#: Seconds after which a send that need not hold its thread leaves it; most tasks are short.
 _DEFERRED_AFTER = 0.25
 
 
@@ -498,7 +498,7 @@ def _with_owner(method: Callable[[Owner, Any, CallContext], Any]) -> Callable[[A
 
 def _patience(context: CallContext) -> float:
     """Seconds for which a send may keep its thread."""
-    return _DEFERRED_AFTER if context.deferred else math.inf
+    return math.inf if context.threaded else _DEFERRED_AFTER
 
 
 def _leave_if_gone(context: CallContext) -> None:

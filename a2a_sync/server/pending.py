@@ -56,7 +56,7 @@ def complete(steps: Steps[Any], seconds: float) -> Any:
 class PendingReply:
     """The result of a call as a stream: the task of a blocking send when it has paused, or a stream when its run has started.
 
-    A transport asks for it by `CallContext.deferred`. `poll` is for one thread at a time, `close` for any.
+    A transport whose calls are not `CallContext.threaded` gets it. `poll` is for one thread at a time, `close` for any.
 
     Parameters:
         steps: the rest of the call.
@@ -158,7 +158,7 @@ class PendingReply:
 
 def within(around: AbstractContextManager[None], endpoint: Endpoint, call: Call[Any, Any]) -> Any:
     """The result of `endpoint`, called in the context `around`, which lasts until a `PendingReply` has ended."""
-    if not call.context.deferred:
+    if call.context.threaded:
         with around:
             return endpoint(call)
     with ExitStack() as stack:

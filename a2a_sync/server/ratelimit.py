@@ -5,11 +5,12 @@ from __future__ import annotations
 import ipaddress
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Any
 
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import OverloadedError
-from a2a_sync.operations import AnyCall, Call, Endpoint, RequestT, ResultT
+from a2a_sync.operations import AnyCall, GeneratorInterceptor
 
 #: The number of callers that are counted. Beyond it, those that have used least of their calls are evicted.
 _MAX_CALLERS = 10_000
@@ -17,7 +18,7 @@ _MAX_CALLERS = 10_000
 _EVICTED_SHARE = 10
 
 
-class RateLimit:
+class RateLimit(GeneratorInterceptor):
     """At most `calls` calls of each caller in `seconds`; beyond it HTTP 429 with ``Retry-After``, and nothing is stored.
 
     ::
@@ -35,6 +36,7 @@ class RateLimit:
     ) -> None:
         if calls < 1 or not seconds > 0:
             raise ValueError("RateLimit takes a number of calls and of seconds, both positive")
+        super().__init__(self._limit)
         self._calls = calls
         self._each = seconds / calls
         self._seconds = seconds
@@ -48,18 +50,13 @@ class RateLimit:
         """In a forked child: the parent's lock may never be released there. The counts stay."""
         self._lock = threading.Lock()
 
-    def __call__(self, endpoint: Endpoint) -> Endpoint:
-        """The interceptor; it never waits."""
-
-        def limited(call: Call[RequestT, ResultT]) -> ResultT:
-            caller = self._key(call)
-            if caller is not None and (wait := self._wait(caller)) > 0:
-                raise OverloadedError(
-                    f"too many calls: {self._calls} in {self._seconds:g} seconds are allowed", retry_after=wait
-                )
-            return endpoint(call)
-
-        return limited
+    def _limit(self, call: AnyCall) -> Generator[AnyCall, Any, Any]:
+        caller = self._key(call)
+        if caller is not None and (wait := self._wait(caller)) > 0:
+            raise OverloadedError(
+                f"too many calls: {self._calls} in {self._seconds:g} seconds are allowed", retry_after=wait
+            )
+        return (yield call)
 
     def _wait(self, caller: str) -> float:
         """The seconds until `caller` may call again; 0 where this call is allowed, and counted."""

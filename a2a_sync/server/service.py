@@ -46,7 +46,6 @@ from a2a_sync.server.metrics import Metrics
 from a2a_sync.server.omission import omit_large_parts
 from a2a_sync.server.ownership import OwnerResolver, scope_to_owner
 from a2a_sync.server.pending import PendingReply, within
-from a2a_sync.server.ratelimit import RateLimit
 from a2a_sync.server.readiness import Readiness
 from a2a_sync.stores.base import Owner
 from a2a_sync.telemetry import tracing
@@ -135,8 +134,10 @@ class AgentService(Components):
             headers=tuple(handler_headers),
             extended_card=ExtendedCard(extended_card, self.cards, sign),
         )
-        #: Sends may be deferred: no interceptor of the author waits for their results.
-        self.defers: bool = all(isinstance(one, (RateLimit, GeneratorInterceptor)) for one in interceptors)
+        #: Those that keep the thread of a call that waits for its result.
+        self.plain_interceptors: list[Interceptor] = [
+            one for one in interceptors if not isinstance(one, GeneratorInterceptor)
+        ]
         self._endpoint = self._wrap(mount.around(handler), owner, activation)
         for interceptor in (*reversed(interceptors), *_own_interceptors(self._admission, metrics)):
             self._endpoint = interceptor(self._endpoint)
@@ -176,7 +177,7 @@ class AgentService(Components):
     def call(self, call: Call[RequestT, ResultT]) -> ResultT:
         """The result of a call, or its stream of events. Blocks the calling thread as long as the call takes.
 
-        A send that is `CallContext.deferred` may return a `PendingReply`, which has the result later.
+        A call that is not `CallContext.threaded` may return a `PendingReply`, which has the result later.
 
         Raises:
             AgentError: every failure; an unexpected exception is logged, and raised as an `InternalError` with its id. Where the
@@ -184,7 +185,7 @@ class AgentService(Components):
         """
         self._work.start()
         result: ResultT
-        if not call.context.deferred:
+        if call.context.threaded:
             result = within(self._serve(call), self._endpoint, call)
             return result
         # A reply that is pending ends on another thread, in the same context.

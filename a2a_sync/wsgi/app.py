@@ -85,7 +85,7 @@ class A2AApp(Site):
         around_run: called with the context of each run; the context manager that it returns is entered around the agent's
             code, on the run's thread.
         extensions: what clients may ask for besides the protocol, added to those of the agent and of the card.
-        interceptors: put around every call, the first outermost: each takes an endpoint and returns one.
+        interceptors: put around every call, the first outermost; see `a2a_sync.operations.interceptor`.
         observers: functions of a `TaskBatch`, called after each write of this process to a task and before its streams
             show it, on the thread that wrote; they must not block.
         metrics: counts what happens and adds ``/metrics``.

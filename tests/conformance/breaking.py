@@ -18,7 +18,7 @@ import requests
 from werkzeug.datastructures import Headers
 
 from a2a_sync import A2AApp, Client
-from a2a_sync.operations import Call, Endpoint, Operation, StreamItem
+from a2a_sync.operations import Call, Endpoint, GeneratorInterceptor, Operation, StreamItem
 
 Change = Callable[[Any], Any]
 
@@ -290,12 +290,22 @@ def calling(fault: Callable[[Endpoint, Call], Any]) -> Callable[..., A2AApp]:
     """For `Variant.app`: replace every call by `fault(endpoint, call)`."""
 
     def app(agent: Any, **options: Any) -> A2AApp:
-        def around(endpoint: Endpoint) -> Endpoint:
-            return lambda call: fault(endpoint, call)
-
-        return A2AApp(agent, interceptors=[around], **options)
+        return A2AApp(agent, interceptors=[_Faulty(fault)], **options)
 
     return app
+
+
+class _Faulty(GeneratorInterceptor):
+    """Serves gRPC too, whose calls hold a thread then, so that a defect is in results themselves."""
+
+    def __init__(self, fault: Callable[[Endpoint, Call], Any]) -> None:
+        self._fault = fault
+
+    def __call__(self, endpoint: Endpoint) -> Endpoint:
+        def faulty(call: Call) -> Any:
+            return self._fault(endpoint, replace(call, context=replace(call.context, threaded=True)))
+
+        return faulty
 
 
 def with_requests(change: Callable[[Any], Any], *operations: Operation) -> Callable[..., A2AApp]:

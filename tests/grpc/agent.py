@@ -14,7 +14,7 @@ from a2a_sync import A2AApp, Agent, Client, Message, RequestContext
 from a2a_sync.bindings import protobuf
 from a2a_sync.codec import by_version
 from a2a_sync.grpc import GRPCServer
-from a2a_sync.operations import OPERATIONS
+from a2a_sync.operations import OPERATIONS, Endpoint
 
 V10 = by_version("1.0", "GRPC")
 
@@ -36,6 +36,16 @@ class Worker(Agent):
         if command == "count":
             return (f"{number} " for number in range(int(argument)))
         return f"{self.name}: {message.text}"
+
+
+def plain(endpoint: Endpoint) -> Endpoint:
+    """An interceptor that is a function: what it makes waits for results."""
+    return endpoint
+
+
+def intercepted() -> A2AApp:
+    """For ``a2a-sync serve``."""
+    return A2AApp(Worker(), interceptors=[plain])
 
 
 @contextmanager

@@ -217,3 +217,9 @@ def test_options_that_cannot_work_are_refused(options: list[str], text: str) -> 
     done = CliRunner().invoke(main, ["serve", "tests.cli.agents:Actor", *options])
     assert done.exit_code == 2
     assert text in done.output
+
+
+def test_an_interceptor_that_waits_for_results_is_refused_with_its_name() -> None:
+    done = CliRunner().invoke(main, ["serve", "tests.grpc.agent:intercepted", "--grpc", f":{free_port()}"])
+    assert done.exit_code == 2
+    assert "--grpc: GRPCServer: the interceptor tests.grpc.agent.plain takes an endpoint" in done.output

@@ -30,6 +30,7 @@ from a2a_sync import (  # noqa: E402
     InputRequired,
     Limits,
     Message,
+    RateLimit,
     RequestContext,
     Retry,
 )
@@ -54,14 +55,16 @@ from a2a_sync.errors import (  # noqa: E402
     UnsupportedOperationError,
 )
 from a2a_sync.grpc import TLS, GRPCServer  # noqa: E402
-from a2a_sync.operations import OPERATIONS, AnyCall, interceptor  # noqa: E402
+from a2a_sync.multiagent import AgentEvents  # noqa: E402
+from a2a_sync.operations import OPERATIONS, AnyCall, Endpoint, interceptor  # noqa: E402
+from a2a_sync.server.metrics import Metrics  # noqa: E402
 from a2a_sync.testing import wsgi_session  # noqa: E402
 from a2a_sync.testing.servers import socket_server  # noqa: E402
 from tests.certificates import Authority  # noqa: E402
 from tests.engine import Background, eventually  # noqa: E402
 from tests.faults.agent import make_app  # noqa: E402
 from tests.faults.proxy import proxy  # noqa: E402
-from tests.grpc.agent import Worker, channel, client_of, encoded, path, serving  # noqa: E402
+from tests.grpc.agent import Worker, channel, client_of, encoded, path, plain, serving  # noqa: E402
 from tests.stopwatch import Stopwatch  # noqa: E402
 from tests.test_reference import coverage  # noqa: E402
 
@@ -246,11 +249,10 @@ def test_the_coverage_of_operations_is_as_listed(column: int, version: str) -> N
 
 
 def test_an_unexpected_error_has_an_id_and_no_text(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(endpoint: Any) -> Any:
-        def call(call: Any) -> Any:
-            raise ValueError("secret")
-
-        return call
+    @interceptor
+    def broken(call: AnyCall) -> Generator[AnyCall, Any, Any]:
+        yield call
+        raise ValueError("secret")
 
     with serving(interceptors=[broken]) as server, channel(server) as opened:
         code, text, reasons = refusal(lambda: opened.unary_unary(path("ListTasks"))(b"", timeout=10))
@@ -268,9 +270,8 @@ def busy(server: GRPCServer) -> int:
 
 
 def held(server: GRPCServer) -> int:
-    """Threads that calls hold, also those beside the `threads` of the server."""
-    pool = server._call_threads._pool
-    return pool.running + pool.lingering
+    """Threads that calls hold."""
+    return server._call_threads._pool.running
 
 
 def send_data(text: str, task_id: str = "") -> bytes:
@@ -408,24 +409,85 @@ def test_blocking_sends_through_a_generator_as_interceptor_hold_no_thread() -> N
         assert [one.state for one in results if isinstance(one, t.Task)] == [t.TaskState.CANCELED] * 2
 
 
-def test_blocking_sends_through_an_interceptor_get_their_answer() -> None:
-    """The results of calls pass through it, so such a call keeps a thread, beside those of other calls."""
-    results = []
+class Plain:
+    """Like `plain`, as an object."""
 
-    def note(endpoint: Any) -> Any:
-        def noted(call: Any) -> Any:
-            results.append(endpoint(call))
-            return results[-1]
+    def __call__(self, endpoint: Endpoint) -> Endpoint:
+        return endpoint
 
-        return noted
 
-    with serving(interceptors=[note], threads=1) as server, client_of(server) as client:
+@pytest.mark.parametrize(
+    ("one", "name"),
+    [
+        (plain, "tests.grpc.agent.plain"),
+        (Plain(), "tests.grpc.test_server.Plain"),
+        (partial(plain), "functools.partial"),
+    ],
+    ids=["function", "object", "partial"],
+)
+def test_an_interceptor_that_waits_for_results_is_refused(one: Any, name: str) -> None:
+    text = rf"the interceptor {name} takes an endpoint.* with a2a_sync\.operations\.interceptor: result = yield call"
+    with A2AApp(Worker(), interceptors=[RateLimit(9), one]) as app, pytest.raises(ValueError, match=text):
+        GRPCServer(app)
+    with (
+        AgentHost({"a": Worker()}) as host,
+        AgentHost({"own": A2AApp(Worker(), interceptors=[one]), "b": Worker()}) as apart,
+        AgentHost({"all": Worker()}, interceptors=[one]) as shared,
+    ):
+        host.add("late", Worker(), interceptors=[one])
+        for site, agent in ((host, "late"), (apart, "own"), (shared, "all")):
+            with pytest.raises(ValueError, match=f"{name} of the agent '{agent}' takes"):
+                GRPCServer(site)
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_an_agent_with_such_an_interceptor_is_not_added_to_a_host(started: bool) -> None:
+    with AgentHost({"a": Worker()}) as host, closing(GRPCServer(host, "127.0.0.1:0")) as server:
+        if started:
+            server.start()
+        with pytest.raises(ValueError, match=r"agent.plain of the agent 'late' takes"):
+            host.add("late", Worker(), interceptors=[plain])
+        own = A2AApp(Worker(), interceptors=[plain])
+        with own, pytest.raises(ValueError, match="of the agent 'late' takes"):
+            host.add("late", own)
+        assert list(host) == ["a"]
+        # The name is free.
+        late = host.add("late", Worker(), interceptors=[RateLimit(9)])
+        server.start()
+        cards = late.agent_card("http://agent.test/")
+        assert any(one.protocol_binding == "GRPC" for one in cards.supported_interfaces)
+        with client_of(server, tenant="late") as client:
+            assert client.send("hi").text == "worker: hi"
+
+
+def test_no_feature_of_the_library_is_refused() -> None:
+    events, seen = AgentEvents(), []
+    events.on("agent.call", seen.append)
+    metrics, auth = Metrics(), BearerAuth({"t": Principal(id="ada", scopes=("use",))})
+    watched = events.watch("worker")
+    app = A2AApp(
+        Worker(),
+        auth=auth,
+        required_scopes={"*": "use"},
+        owner=lambda call: "team",
+        metrics=metrics,
+        extensions=[Extension("https://x.test/e")],
+        limits=Limits(max_history_part_bytes=1000),
+        observers=watched["observers"],
+        interceptors=[RateLimit(1000), *watched["interceptors"]],
+    )
+    with serving(app) as server, client_of(server, auth="t") as client:
         sending = Background(lambda: client.send("wait", stream=False))
-        eventually(lambda: busy(server) == 1, "the send")
+        eventually(lambda: busy(server) == 1 and not held(server), "the send without its thread")
+        assert not seen
         [task] = client.list_tasks().tasks
         client.cancel_task(task.id)
-        assert sending.result().id == task.id
-        assert [one.id for one in results if isinstance(one, t.Task)].count(task.id) == 2
+        assert sending.result().state is t.TaskState.CANCELED
+        assert events.flush()
+    [event] = seen
+    assert (event.name, event.agent, event.task_id, event.error) == ("agent.call", "worker", task.id, "")
+    labels = {"operation": "SendMessage", "outcome": "ok"}
+    assert metrics.registry.get_sample_value("a2a_calls_total", labels) == 1
 
 
 def test_a_blocking_send_that_waits_has_the_answer_the_headers_and_the_error_of_one_that_does_not() -> None:

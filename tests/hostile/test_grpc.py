@@ -6,7 +6,7 @@ import random
 import shutil
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from a2a_sync.auth import BearerAuth  # noqa: E402
 from a2a_sync.bindings import protobuf  # noqa: E402
 from a2a_sync.errors import InvalidRequestError  # noqa: E402
 from a2a_sync.grpc import GRPCServer, threads  # noqa: E402
-from a2a_sync.operations import OPERATIONS  # noqa: E402
+from a2a_sync.operations import OPERATIONS, AnyCall, Interceptor, interceptor  # noqa: E402
 from tests.engine import eventually  # noqa: E402
 from tests.grpc.agent import channel, client_of, encoded, path, printing, serving  # noqa: E402
 from tests.grpc.proxies import nginx  # noqa: E402
@@ -360,38 +360,46 @@ def test_a_call_that_ends_without_a_message_is_refused(server: GRPCServer, metho
     assert (error.code(), error.details()) == (grpc.StatusCode.INVALID_ARGUMENT, "the call has no message")
 
 
+def blocking(entered: threading.Event, left: threading.Event) -> Interceptor:
+    """Sets `entered`, and holds the thread of a call until `left` is set."""
+
+    @interceptor
+    def hold(call: AnyCall) -> Generator[AnyCall, Any, Any]:
+        entered.set()
+        assert left.wait(120)
+        return (yield call)
+
+    return hold
+
+
 @pytest.mark.parametrize("refused", [False, True], ids=["in time", "too late"])
 def test_a_call_waits_for_a_thread_and_not_for_ever(refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_WAITS_AFTER", 120.0)
-    with serving(threads=1) as server, channel(server) as opened:
+    entered, left = threading.Event(), threading.Event()
+    with serving(interceptors=[blocking(entered, left)], threads=1) as server, channel(server) as opened:
         send = opened.unary_unary(path("SendMessage"))
-        busy = send.future(saying("wait"), timeout=120)
-        site: Any = server._site
-        eventually(lambda: Client(site).list_tasks().tasks, "the send on the only thread")
+        busy = send.future(saying("first"), timeout=120)
+        assert entered.wait(60), "the send on the only thread"
         monkeypatch.setattr(threads, "_LONGEST_WAIT", 0.0 if refused else 120.0)
         later = send.future(encoded("SendMessage", SAID), timeout=120)
         eventually(lambda: server._call_threads._pool.waiting, "the call that waits")
-        (task,) = Client(site).list_tasks().tasks
-        Client(site).cancel_task(task.id)
+        left.set()
         assert busy.result(60)
         assert code_of(later.result) is (grpc.StatusCode.RESOURCE_EXHAUSTED if refused else None)
 
 
 def test_the_large_messages_that_wait_for_a_thread_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_WAITS_AFTER", 120.0)
     monkeypatch.setattr(threads, "_MAX_WAITING_BYTES", 150_000)
-    with serving(threads=1) as server, channel(server) as opened:
+    entered, left = threading.Event(), threading.Event()
+    with serving(interceptors=[blocking(entered, left)], threads=1) as server, channel(server) as opened:
         send = opened.unary_unary(path("SendMessage"))
-        busy = send.future(saying("wait"), timeout=120)
-        site: Any = server._site
-        eventually(lambda: Client(site).list_tasks().tasks, "the send on the only thread")
+        busy = send.future(saying("first"), timeout=120)
+        assert entered.wait(60), "the send on the only thread"
         large = saying("x" * 100_000)
         begun = [send.future(large, timeout=120)]
         eventually(lambda: server._call_threads._waiting_bytes, "the call that waits")
         assert code_of(lambda: send(large, timeout=60)) is grpc.StatusCode.RESOURCE_EXHAUSTED
         begun.append(send.future(encoded("SendMessage", SAID), timeout=120))
-        (task,) = Client(site).list_tasks().tasks
-        Client(site).cancel_task(task.id)
+        left.set()
         assert all(one.result(60) for one in [busy, *begun])
         assert server._call_threads._waiting_bytes == 0
 

@@ -61,7 +61,7 @@ def send(
     operation: Operation[Any, Any] = SEND_MESSAGE,
 ) -> Any:
     message = Message(message_id=new_id(), role=Role.USER, parts=(TextPart(text),), task_id=task_id)
-    context = CallContext(gone=(gone or threading.Event()).is_set, threaded=False, deferred=True)
+    context = CallContext(gone=(gone or threading.Event()).is_set, threaded=False)
     return service.call(Call(operation, SendMessageRequest(message=message), context))
 
 
@@ -242,16 +242,13 @@ def lines(metrics: Metrics) -> list[str]:
     return metrics.page()[0].decode().splitlines()
 
 
-def test_a_rate_limit_defers_and_counts_once_and_another_interceptor_does_not() -> None:
+def test_a_rate_limit_defers_and_counts_once() -> None:
     with made(interceptors=[RateLimit(1, key=lambda call: "all")]) as service:
-        assert service.defers
         reply, woken = pending(service)
         go.set()
         finish(reply, woken)
         with pytest.raises(OverloadedError, match="too many calls"):
             send(service)
-    with made(interceptors=[lambda endpoint: endpoint]) as service:
-        assert not service.defers
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -269,7 +266,6 @@ def test_an_interceptor_that_is_a_generator_gets_the_result_when_it_is_there(fai
         return replace(task, metadata={"noted": True})
 
     with made(interceptors=[note, RateLimit(100), note]) as service:
-        assert service.defers
         assert send(service, "short").metadata == {"noted": True}
         seen.clear()
         reply, woken = pending(service)
