@@ -107,8 +107,9 @@ class WebhookReceiver:
     Each given one of `token`, `authentication` and `trusted_keys` must match; at least one is required.
 
     Parameters:
-        token: the token of the push configuration, or a function of a task id that returns it, or None for unexpected tasks.
-        authentication: the credentials of the push configuration.
+        token: the token of the push configuration, or a function of a task id that returns it, or None for unexpected tasks. A
+            notification for which the function returns ``""`` is refused too.
+        authentication: the credentials of the push configuration. A scheme without credentials is refused.
         trusted_keys: the keys of accepted signatures: the URL of a key set (https), a key set, a JWK, PEM text, keys by their names, or a list
             of these. Unsigned notifications are refused then. Needs the extra ``a2a-sync[signing]``.
         url: the URL of this webhook in the push configuration; a signature for another one is refused. Without it another
@@ -150,7 +151,9 @@ class WebhookReceiver:
     ) -> None:
         if not (token or authentication or trusted_keys):
             raise ValueError("a receiver needs something to check: give token=, authentication= or trusted_keys=")
-        self._token = token
+        if authentication is not None and not (authentication.scheme.strip() and authentication.credentials.strip()):
+            raise ValueError("authentication= without a scheme or credentials would accept every sender")
+        self._token = token or None
         self._authentication = authentication
         self._signatures = None
         if trusted_keys:
@@ -333,7 +336,7 @@ class WebhookReceiver:
 
     def _check_token(self, headers: Mapping[str, str], wanted: str | None) -> None:
         given = next((headers[name] for name in _TOKENS if name in headers), "")
-        if wanted is None or not _equal(given, wanted):
+        if not wanted or not _equal(given, wanted):
             raise NotificationRefusedError(401, "the token is not that of this webhook")
 
     def _claims(self, headers: Mapping[str, str]) -> Mapping[str, Any]:

@@ -113,6 +113,18 @@ def test_each_task_may_have_a_token_of_its_own_and_tasks_that_are_not_expected_h
     assert refused(receiver, {}, other) == 401
 
 
+def test_an_empty_token_of_a_task_accepts_no_sender() -> None:
+    receiver = WebhookReceiver(token=lambda task_id: "")
+    for headers in ({}, {"X-A2A-Notification-Token": ""}):
+        assert refused(receiver, headers) == 401
+
+
+@pytest.mark.parametrize(("scheme", "credentials"), [("Bearer", ""), ("Bearer", " "), ("", "s3cret"), ("", "")])
+def test_credentials_that_every_sender_has_are_refused(scheme: str, credentials: str) -> None:
+    with pytest.raises(ValueError, match="every sender"):
+        WebhookReceiver(authentication=AuthenticationInfo(scheme=scheme, credentials=credentials))
+
+
 def test_a_sender_with_the_credentials_is_accepted():
     receiver = WebhookReceiver(authentication=AuthenticationInfo(scheme="Bearer", credentials="s3cret"))
     for said in ("Bearer s3cret", "bearer s3cret"):

@@ -438,7 +438,8 @@ class Pages:
         known_id = (
             task_id if place.remote is None else remote_ids.get("task", "") if isinstance(remote_ids, dict) else ""
         )
-        commands = Commands(card, address, _credentials(place, card))
+        home = "" if place.remote is None else address
+        commands = Commands(card, address, _credentials(place, card), home)
         return self._render(
             place.request,
             "task.html",

@@ -125,9 +125,11 @@ class Commands:
         card: of the agent.
         address: the URL that its clients are made with.
         credentials: those that its requests have.
+        home: the origin that may receive them, by a URL; commands to other origins, which the card of a remote agent may name,
+            have none.
     """
 
-    def __init__(self, card: AgentCard, address: str, credentials: list[Credential]) -> None:
+    def __init__(self, card: AgentCard, address: str, credentials: list[Credential], home: str = "") -> None:
         self._address, self._credentials = address, credentials
         spoken = (
             found
@@ -137,6 +139,9 @@ class Commands:
             if (found := _absolute(one, address)) is not None
         )
         self._interface = next(spoken, None)
+        trusted = self._interface is None or not home or _may_send_credentials(home, self._interface.url)
+        #: Those of commands that call the interface. A client checks its origin itself.
+        self._sent = credentials if trusted else []
 
     def of_task(self, task_id: str) -> dict[str, Any]:
         """What the page of a task makes the commands of its entries from: how to read the task, and how to send a message.
@@ -159,7 +164,7 @@ class Commands:
             # The page has messages as protocol 1.0 writes them.
             if self._interface.protocol_version == "1.0":
                 send = self._sending(Message(role=Role.USER, parts=(TextPart(""),)))
-        credentials = [[one.curl, one.requests] for one in self._credentials]
+        credentials = [[one.curl, one.requests] for one in self._sent]
         return {"read": read, "send": send, "credentials": credentials, "instead": instead}
 
     def _sending(self, message: Message) -> dict[str, Any] | None:
@@ -175,7 +180,7 @@ class Commands:
             return ""
         lines = [f"curl -sS {shlex.quote(request['url'])}"]
         lines += [f"  -H {shlex.quote(f'{name}: {value}')}" for name, value in request["headers"].items()]
-        lines += [f"  {one.curl}" for one in self._credentials]
+        lines += [f"  {one.curl}" for one in self._sent]
         return " \\\n".join([*lines, f"  -d {shlex.quote(body)}"])
 
     def python(self, message: Message) -> str:
@@ -205,6 +210,13 @@ def _absolute(interface: AgentInterface, card_url: str) -> AgentInterface | None
         return replace(interface, url=urls.join(card_url, interface.url))
     except UnsafeURLError:
         return None
+
+
+def _may_send_credentials(home: str, url: str) -> bool:
+    try:
+        return urls.may_send_credentials(home, url)
+    except UnsafeURLError:
+        return False  # an address of gRPC
 
 
 def _request(interface: AgentInterface, operation: AnyOperation, request: Any) -> dict[str, Any]:

@@ -261,3 +261,23 @@ def test_entries_have_commands_over_what_curl_speaks(bindings: tuple[str, ...], 
     else:
         assert of_task["instead"].endswith(wanted) or of_task["instead"].startswith(wanted)
         assert of_task["read"] is None
+
+
+@pytest.mark.parametrize(
+    ("interface", "sent"),
+    [
+        ("https://agent.example/rpc", True),
+        ("/rpc", True),
+        ("http://agent.example/rpc", False),
+        ("https://evil.example/", False),
+        ("https://agent.example:8443/", False),
+    ],
+)
+def test_a_command_has_credentials_for_the_origin_of_a_remote_agent_only(interface: str, sent: bool) -> None:
+    offered = AgentInterface(url=interface, protocol_binding="JSONRPC", protocol_version="1.0")
+    card = replace(card_with(("bearer",)), supported_interfaces=(offered,))
+    home = "https://agent.example/"
+    commands = Commands(card, home, credentials_for(card, none), home)
+    text = commands.curl(Message(role=Role.USER, parts=(TextPart("hello"),)))
+    assert ("A2A_SYNC_AUTH" in text) is sent
+    assert bool(commands.of_task("t")["credentials"]) is sent

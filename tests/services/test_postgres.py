@@ -297,6 +297,9 @@ def test_tls_and_a_password_file_work_as_in_libpq(tmp_path, monkeypatch):
         "postgresql://ada:s3cret with spaces@h/tasks",
         "postgresql://ada:s3cret@[h/tasks",
         "postgresql://ada:s3cret@h/tasks?pasword=s3cret",
+        "postgresql://ada:s3cret@h/tasks\0",
+        "postgresql://ada:s3cret@h/\ud800",
+        "postgresql://ada:s3cret%ff@h/tasks",
         "mysql://ada:s3cret@h/tasks",
     ],
 )

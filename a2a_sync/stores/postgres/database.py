@@ -86,8 +86,11 @@ def parse_url(url: str) -> dict[str, str]:
     if not url.startswith(("postgresql://", "postgres://")):
         raise ValueError("a PostgreSQL URL begins with postgresql://, as in postgresql://user@host:5432/database")
     try:
+        if "\0" in url:
+            # The C library would read the URL up to it.
+            raise psycopg.ProgrammingError
         given = {name: str(value) for name, value in conninfo_to_dict(url).items()}
-    except psycopg.ProgrammingError as error:
+    except (psycopg.ProgrammingError, UnicodeError) as error:
         kind = type(error).__name__
     else:
         return {**_DEFAULTS, **given}
