@@ -136,6 +136,14 @@ def may_send_credentials(home: str, url: str) -> bool:
     return ours == theirs or (ours[::2] == ("http", 80) and theirs == ("https", ours[1], 443))
 
 
+def may_share_credentials(home: str, url: str) -> bool:
+    """Credentials given for the agent at `home` may be sent to that at `url`: addresses of a user, also with credentials or of gRPC."""
+    try:
+        return may_send_credentials(split_credentials(home)[0], split_credentials(url)[0])
+    except UnsafeURLError:
+        return home == url
+
+
 def literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The IP address of a host that is an address literal, in lower case; None for a name.
 

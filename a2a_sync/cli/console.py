@@ -14,7 +14,8 @@ import click
 from a2a_sync.cli import debug
 from a2a_sync.cli.options import AgentCommand, Connection, calls_agents
 from a2a_sync.cli.serve import check_port
-from a2a_sync.cli.text import without_color
+from a2a_sync.cli.text import print_status, without_color
+from a2a_sync.urls import may_share_credentials, split_credentials
 
 #: The environment variable with the arguments for the process that serves the pages.
 SETTINGS = "A2A_SYNC_CONSOLE_SETTINGS"
@@ -39,7 +40,7 @@ def console(connections: list[Connection], port: int, cert: str | None, trust: s
 
     The agents may be of any make. The pages are served on this machine only, and the command prints a link that logs one
     browser in. The browser talks to this process, which calls the agents. Credentials are those of --auth, in the
-    URLs, or entered on a page; they are sent to the origin of their agent only.
+    URLs, or entered on a page; they are sent to the origin of their agent only, and those of --auth to that of the first URL.
     """
     missing = [name for name in ("jinja2", "markdown_it", "nh3") if find_spec(name) is None]
     if missing:
@@ -47,6 +48,10 @@ def console(connections: list[Connection], port: int, cert: str | None, trust: s
     check_port(_HOST, port)
     # All connections have the same options.
     first = connections[0]
+    others = [one.url for one in connections if not may_share_credentials(first.url, one.url)]
+    if others and first.auth is not None:
+        names = ", ".join(split_credentials(one)[0] if one.startswith("http") else one for one in others)
+        print_status(f"--auth is for the first agent, and is not sent to {names}; enter other credentials on the page")
     settings: dict[str, Any] = {
         "urls": [one.url for one in connections],
         "auth": first.auth,

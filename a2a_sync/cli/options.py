@@ -20,7 +20,7 @@ from a2a_sync.cli.profiles import NO_PROFILE, Profile, default_path, read_profil
 from a2a_sync.client.deadlines import Timeout
 from a2a_sync.concurrency.alarms import AlarmClock
 from a2a_sync.errors import CardNotFoundError, TransportError, UnsafeURLError
-from a2a_sync.urls import may_send_credentials, split_credentials
+from a2a_sync.urls import may_share_credentials, split_credentials
 
 if TYPE_CHECKING:
     from a2a_sync.client.http import HttpTransport
@@ -200,7 +200,7 @@ def _connection(
     # What the user chose for this call outweighs the environment.
     chosen = auth is not None and ctx.get_parameter_source("auth") is ParameterSource.COMMANDLINE
     if profile.auth is not None or profile.headers:
-        if profile.url and not may_send_credentials(split_credentials(profile.url)[0], split_credentials(url)[0]):
+        if profile.url and not may_share_credentials(profile.url, url):
             raise click.UsageError(
                 f"the credentials of profile {profile.name!r} are for {profile.url}, and are not sent to {url}"
             )

@@ -11,13 +11,18 @@ from a2a_sync.console.access import PREFIX
 from a2a_sync.console.remote import RemoteApp
 from a2a_sync.console.site import ConsoleSite
 from a2a_sync.limits import Limits
+from a2a_sync.urls import may_share_credentials
 from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.origins import Origins
 from a2a_sync.wsgi.process import Site, serve
 
+#: Options of a client that may contain secrets of one agent.
+_SECRETS = ("auth", "headers")
+
 
 class RemoteConsole(Site):
-    """A console for the agents at `urls`, as an application of one process. Parameters: as `RemoteAgent`, and for all of them.
+    """A console for the agents at `urls`, as an application of one process. Parameters: as `RemoteAgent`, and for all of them,
+    but ``auth`` and ``headers``, which are for agents with the origin of the first: one agent must not see what is for another.
 
     Raises:
         ImportError: a package of the extra ``console`` is missing.
@@ -27,8 +32,10 @@ class RemoteConsole(Site):
 
     def __init__(self, urls: Iterable[str], options: Mapping[str, Any], trusted_keys: object = None) -> None:
         self.agents: dict[str, RemoteApp] = {}
+        urls = list(urls)
+        others = {name: value for name, value in options.items() if name not in _SECRETS}
         for url in urls:
-            app = RemoteApp(url, options, trusted_keys)
+            app = RemoteApp(url, options if may_share_credentials(urls[0], url) else others, trusted_keys)
             self.agents[_free_name(app.remote.name, self.agents)] = app
         super().__init__(*self.agents.values())
         self.limits: Limits = next(iter(self.agents.values())).limits

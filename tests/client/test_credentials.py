@@ -14,7 +14,7 @@ from requests.auth import AuthBase
 
 from a2a_sync import Client
 from a2a_sync.errors import HTTPStatusError, TransportError
-from a2a_sync.urls import may_send_credentials
+from a2a_sync.urls import may_send_credentials, may_share_credentials
 from tests.client.peer import Asked, Line, Peer, Script, peer, results, task
 
 CARD = "/.well-known/agent-card.json"
@@ -144,6 +144,21 @@ def test_a_redirected_card_request_leaves_its_credentials_at_home(server: Peer) 
 )
 def test_what_counts_as_the_agents_origin(home: str, url: str, may: bool) -> None:
     assert may_send_credentials(home, url) is may
+
+
+@pytest.mark.parametrize(
+    ("home", "url", "may"),
+    [
+        ("https://agent.example/a", "https://ada:pw@agent.example/b", True),
+        ("https://ada:pw@agent.example/", "https://evil.example/", False),
+        ("https://agent.example@evil.example/", "https://agent.example/", False),
+        ("grpc://agent.example:1", "grpc://agent.example:1", True),
+        ("grpc://agent.example:1", "grpc://evil.example:1", False),
+        ("https://agent.example:1", "grpcs://agent.example:1", False),
+    ],
+)
+def test_agents_share_credentials_at_one_origin(home: str, url: str, may: bool) -> None:
+    assert may_share_credentials(home, url) is may
 
 
 def test_the_netrc_file_is_not_read(server: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

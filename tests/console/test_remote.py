@@ -329,3 +329,33 @@ def test_a_signature_whose_header_cannot_be_read_is_shown_as_such(header: bytes)
     signature = AgentCardSignature(protected=protected, signature="x")
     card = AgentCard(name="signed", description="d", version="1", signatures=(signature,))
     assert signature_state(card, None)[0].startswith("signed with an unreadable header")
+
+
+def test_an_agent_beside_another_does_not_see_its_credentials(serve: Callable[..., str]) -> None:
+    from a2a_sync.console.remotesite import RemoteConsole
+
+    seen: dict[str, list[str]] = {"good": [], "other": []}
+
+    def recording(name: str, app: A2AApp) -> A2AApp:
+        inner = app.wsgi_app
+
+        def record(environ: Any, start_response: Any) -> Any:
+            seen[name] += [environ.get("HTTP_AUTHORIZATION", ""), environ.get("HTTP_X_SECRET", "")]
+            return inner(environ, start_response)
+
+        app.wsgi_app = record  # type: ignore[method-assign]
+        return app
+
+    good = serve(recording("good", A2AApp(Remote(), auth=BearerAuth({"s3cret": "ada"}))))
+    other = serve(recording("other", A2AApp(Remote())))
+    console = RemoteConsole([f"{good}/", f"{good}/again", other], {"auth": "s3cret", "headers": {"X-Secret": "s3cret"}})
+    try:
+        for app in console.agents.values():
+            with Client(app, timeout=TIMEOUT) as client:
+                client.send("hello")
+        assert "Bearer s3cret" in seen["good"]
+        assert set(seen["other"]) == {""}
+        assert [app.remote.has_credentials for app in console.agents.values()] == [True, True, False]
+    finally:
+        for app in console.agents.values():
+            app.close(1.0)
