@@ -28,11 +28,12 @@ class Stopwatch:
     """The time since it was made. Upper bounds leave out the waits of threads for a processor, also of child processes.
 
     On an idle machine nothing is left out. Where the kernel does not count such waits (outside Linux), nothing is left
-    out either.
+    out either. `process`: the id of the process whose threads are meant; by default this one.
     """
 
-    def __init__(self) -> None:
-        self._delays = _delays()
+    def __init__(self, process: int | None = None) -> None:
+        self._process = process or os.getpid()
+        self._delays = _delays(self._process)
         self._began = time.monotonic()
 
     @property
@@ -43,7 +44,16 @@ class Stopwatch:
     @property
     def delayed(self) -> float:
         """Seconds for which the present threads have waited for a processor since it was made, in sum."""
-        return sum(delay - self._delays.get(thread, 0) for thread, delay in _delays().items()) / 1e9
+        return sum(self._since())
+
+    @property
+    def longest_delay(self) -> float:
+        """Seconds for which one of these threads has waited at most."""
+        return max(self._since(), default=0.0)
+
+    def _since(self) -> list[float]:
+        now = _delays(self._process)
+        return [(delay - self._delays.get(thread, 0)) / 1e9 for thread, delay in now.items()]
 
     def within(self, most: float, least: float = 0.0) -> bool:
         """Whether at least `least` seconds have passed, and at most `most` without the waits for a processor."""
@@ -54,10 +64,10 @@ class Stopwatch:
         return f"<{self.elapsed:.3f} s, {self.delayed:.3f} s of waits for a processor>"
 
 
-def _delays() -> dict[str, int]:
+def _delays(process: int) -> dict[str, int]:
     """The nanoseconds that each thread has waited for a processor, by its id."""
     found = {}
-    for thread in _threads(os.getpid()):
+    for thread in _threads(process):
         try:
             found[thread.name] = int((thread / "schedstat").read_text().split()[1])
         except (OSError, IndexError, ValueError):

@@ -218,7 +218,7 @@ def test_a_flood_of_calls_refuses_and_delays_nothing_of_another_caller(
         before = peak(process)
         # In proportion to what the server can do now: a busy machine has less of it for both callers.
         with flooded(kind, port, min(1.0, rate / USUAL_RATE)):
-            worst, count = worst_wait(lambda: client.send("hi"), 6)
+            worst, count = worst_wait(lambda: client.send("hi"), 6, process)
         record_property(
             "worst", f"{worst:.2f} s in {count} calls, {calm:.2f} s before; {peak(process) - before} MB more"
         )
@@ -252,7 +252,7 @@ def test_behind_a_proxy_heads_of_clients_that_do_not_acknowledge_settings_delay_
         calm, _ = worst_wait(lambda: client.send("hi"), 1)
         before = peak(process)
         with flooded("unacknowledged", behind):
-            worst, count = worst_wait(lambda: client.send("hi"), 5)
+            worst, count = worst_wait(lambda: client.send("hi"), 5, process)
         record_property("worst", f"{worst:.2f} s in {count} calls; {peak(process) - before} MB more")
     assert count > 5
     assert worst < 1.0 + 10 * calm
