@@ -24,7 +24,7 @@ from a2a_sync.console.sessions import SESSION_AGE, Sessions
 from a2a_sync.errors import AgentError
 from a2a_sync.operations import Principal
 from a2a_sync.wsgi.exchange import auth_request, headers_of
-from a2a_sync.wsgi.pages import host_name, is_loopback
+from a2a_sync.wsgi.pages import host_name, is_address, is_loopback
 
 if TYPE_CHECKING:
     from a2a_sync.wsgi.app import A2AApp
@@ -46,6 +46,8 @@ HEADERS = {
 }
 #: A cookie that is larger is refused by browsers.
 _MAX_COOKIE = 3800
+#: The loopback address of a server at all addresses, by the address to which it is bound.
+_AT_ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # nothing is bound here  # nosec B104
 #: Seconds between two login links that are printed because a browser asked for one.
 _PRINT_INTERVAL = 10.0
 
@@ -196,10 +198,15 @@ def _own_host(environ: WSGIEnvironment) -> str:
 
     Other users of the machine can listen on other loopback addresses, which ``localhost`` may mean too.
     """
-    given, name, port = environ.get("HTTP_HOST", ""), environ["SERVER_NAME"], str(environ["SERVER_PORT"])
-    if is_loopback(name) and (host_name(given) == "localhost" or is_loopback(host_name(given))):
-        return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
-    return given if _port(given) in ("", port) else ""
+    given, name, port = str(environ.get("HTTP_HOST", "")), environ["SERVER_NAME"], str(environ["SERVER_PORT"])
+    local = host_name(given) == "localhost" or is_loopback(host_name(given))
+    if not (local and is_loopback(name)) and _port(given) not in ("", port):
+        return ""
+    if local and (is_loopback(name) or _port(given)) and is_address(name):
+        # A server at all addresses of a kind is also at this one; at any other address it is at no loopback address.
+        own = _AT_ALL_ADDRESSES.get(name) or str(name)
+        return "" if not is_loopback(own) else f"[{own}]:{port}" if ":" in own else f"{own}:{port}"
+    return given
 
 
 def _port(host: str) -> str:

@@ -55,6 +55,8 @@ def check_ids(request: object) -> None:
     if message is not None:
         members = {"message_id": "messageId", "task_id": "taskId", "context_id": "contextId"}
         _refuse_nul(message, "message.", members)
+        if "\0" in "".join(message.reference_task_ids):
+            raise InvalidParamsError.at("message.referenceTaskIds", "must hold no NUL character")
 
 
 def _refuse_nul(value: object, path: str, members: Mapping[str, str]) -> None:

@@ -86,12 +86,17 @@ def host_name(text: str) -> str:
         return ""
 
 
-def is_loopback(host: str) -> bool:
-    """`host` is a loopback address."""
+def is_address(host: str) -> bool:
+    """`host` is an IP address."""
     try:
-        return ip_address(host).is_loopback
+        return bool(ip_address(host))
     except ValueError:
         return False
+
+
+def is_loopback(host: str) -> bool:
+    """`host` is a loopback address."""
+    return is_address(host) and ip_address(host).is_loopback
 
 
 def path_not_found(request: Request) -> Response:

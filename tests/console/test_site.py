@@ -253,21 +253,32 @@ def test_the_login_page_prints_a_link_to_standard_error_only(app: A2AApp, capsys
 
 
 @pytest.mark.parametrize(
-    ("host", "printed"),
+    ("address", "host", "printed"),
     [
-        ("localhost:8000", "http://127.0.0.1:8000/"),
-        ("127.0.0.1:8000", "http://127.0.0.1:8000/"),
+        ("127.0.0.1", "localhost:8000", "http://127.0.0.1:8000/"),
+        ("127.0.0.1", "127.0.0.1:8000", "http://127.0.0.1:8000/"),
         # Another user of the machine listens there, and asks for a link.
-        ("localhost:9999", "http://127.0.0.1:8000/"),
-        ("127.66.6.6:8000", "http://127.0.0.1:8000/"),
-        ("[::1]:8000", "http://127.0.0.1:8000/"),
-        ("agents.example:8000", "http://agents.example:8000/"),
-        ("agents.example", "http://agents.example/"),
-        ("agents.example:9999", "log in with the token "),
+        ("127.0.0.1", "localhost:9999", "http://127.0.0.1:8000/"),
+        ("127.0.0.1", "127.66.6.6:8000", "http://127.0.0.1:8000/"),
+        ("127.0.0.1", "[::1]:8000", "http://127.0.0.1:8000/"),
+        ("127.0.0.1", "agents.example:8000", "http://agents.example:8000/"),
+        ("127.0.0.1", "agents.example", "http://agents.example/"),
+        ("127.0.0.1", "agents.example:9999", "log in with the token "),
+        # Only a part of the loopback addresses are those of a server at all addresses of a kind.
+        ("0.0.0.0", "localhost:8000", "http://127.0.0.1:8000/"),
+        ("0.0.0.0", "[::1]:8000", "http://127.0.0.1:8000/"),
+        ("::", "127.66.6.6:8000", "http://[::1]:8000/"),
+        ("0.0.0.0", "localhost:9999", "log in with the token "),
+        # A server in a container, or behind a proxy of this machine at the port of http, to which only root can listen.
+        ("0.0.0.0", "localhost", "http://localhost/"),
+        ("192.0.2.1", "localhost:8000", "log in with the token "),
+        ("192.0.2.1", "agents.example:8000", "http://agents.example:8000/"),
     ],
 )
-def test_no_printed_link_leads_to_another_program(capsys: pytest.CaptureFixture[str], host: str, printed: str) -> None:
-    server = {"HTTP_HOST": host, "SERVER_NAME": "127.0.0.1", "SERVER_PORT": "8000"}
+def test_no_printed_link_leads_to_another_program(
+    capsys: pytest.CaptureFixture[str], address: str, host: str, printed: str
+) -> None:
+    server = {"HTTP_HOST": host, "SERVER_NAME": address, "SERVER_PORT": "8000"}
     with A2AApp(make_agent(), console=True, http=HTTPOptions(trusted_hosts=["agents.example"])) as app:
         assert Browser(app).get("/console/login", environ_overrides=server).status_code == 200
         line = capsys.readouterr().err

@@ -40,6 +40,7 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
     "NUL in the message id": (with_message(messageId="a\0b"), "message.messageId"),
     "NUL in the context id": (with_message(contextId="a\0b"), "message.contextId"),
     "NUL in the task id": (with_message(taskId="a\0b"), "message.taskId"),
+    "NUL in the id of a referenced task": (with_message(referenceTaskIds=["t", "a\0b"]), "message.referenceTaskIds"),
     "NUL in the tenant": ({**message(), "tenant": "a\0b"}, "tenant"),
     "output modes": (
         {**message(), "configuration": {"acceptedOutputModes": ["text/plain"] * 101}},
