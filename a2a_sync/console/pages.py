@@ -12,10 +12,11 @@ import mimetypes
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, unquote, urlencode
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -300,7 +301,7 @@ class Pages:
         page = self._templates.get_template(template).render(
             root=root,
             static=f"{root}/static/{self._version}",
-            agents={name: app.agent_card().name for name, (app, _) in viewers.items()},
+            agents=agent_labels({name: app for name, (app, _) in viewers.items()}),
             operates=operates,
             current=values.pop("current", ""),
             markdown=PageMarkdown(),
@@ -712,6 +713,28 @@ def address_of_agent(place: Place, *, mounted: bool) -> str:
     if place.remote is not None:
         return place.remote.url
     return address_of(place.request) + (f"{place.name}/" if mounted else "")
+
+
+class AgentLabel(NamedTuple):
+    """How pages name an agent: its name, and what distinguishes it from others of this name, or ``""``."""
+
+    name: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.place})" if self.place else self.name
+
+
+def agent_labels(agents: Mapping[str, A2AApp]) -> dict[str, AgentLabel]:
+    """The labels of agents by their names in paths. Agents elsewhere choose their names, so several of them have addresses."""
+    labels: dict[str, AgentLabel] = {}
+    names = {name: clean(app.agent_card().name) for name, app in agents.items()}
+    folded = Counter(name.casefold() for name in names.values())
+    for name, app in agents.items():
+        remote: RemoteAgent | None = getattr(app, "remote", None)
+        alike = folded[names[name].casefold()] > 1 or (remote is not None and len(agents) > 1)
+        labels[name] = AgentLabel(names[name], (name if remote is None else remote.name) if alike else "")
+    return labels
 
 
 def _credentials(place: Place, card: AgentCard) -> list[Credential]:

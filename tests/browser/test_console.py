@@ -403,9 +403,12 @@ def test_the_console_of_a_host_has_all_agents(visit: Window, host: str) -> None:
     window = visit(host)
     window.log_in()
     assert window.page.locator("nav li a").all_inner_texts() == [
-        *("storyteller", "storyteller", "Side by side"),
+        *("storyteller\nstory", "storyteller\nother", "Side by side"),
         *("Tasks", "Operate"),
     ]
+    window.check_access()
+    window.page.click("nav a:has-text('Side by side')")
+    assert window.page.locator("#add a").all_inner_texts() == ["Add storyteller (story)", "Add storyteller (other)"]
     window.go("/console/a/other/")
     window.send("A story about the clock")
     window.wait_state("completed")
@@ -797,6 +800,33 @@ def test_an_agent_elsewhere_asks_for_credentials_in_the_task(visit: Window, else
     window.page.click("#wire > summary")
     assert "pass-of-bob" not in window.page.content()
     window.check()
+
+
+@pytest.mark.parametrize("kind", ["desktop", "phone"])
+def test_agents_elsewhere_of_one_name_are_distinguished_by_their_addresses(
+    visit: Window, elsewhere: str, story: str, secured: str, kind: str
+) -> None:
+    window = visit(elsewhere, **WINDOWS[kind])
+    window.log_in()
+    hosts = [url.removeprefix("http://") for url in (story, secured)]
+    for place, host in enumerate(hosts, 1):
+        window.page.click(f"nav a:has-text('{host}')")
+        assert window.page.inner_text("nav a[aria-current]").split() == ["storyteller", host]
+        assert f"http://{host}" in window.page.inner_text("main dl.facts")
+        window.page.click("nav >> text=Tasks")
+        options = window.page.locator("#agent option").all_inner_texts()
+        assert options == [f"storyteller ({one})" for one in hosts]
+        window.page.goto(f"{window.url}/console/")
+        window.page.click("nav >> text=Side by side")
+        added = window.page.locator("#add a").nth(place - 1)
+        assert added.inner_text() == f"Add storyteller ({host})"
+        added.click()
+        pane = window.page.frame_locator(".pane:last-child iframe")
+        assert f"http://{host}" in pane.locator("main dl.facts").inner_text()
+        window.page.wait_for_selector(f".pane:last-child[aria-label='storyteller · {host} (3)']")
+    window.check_access()
+    window.check()
+    window.shoot(f"agents-{kind}")
 
 
 def test_a_task_of_an_agent_elsewhere_is_cancelled(visit: Window, elsewhere: str) -> None:

@@ -30,16 +30,21 @@ function show(pane) {
 function describe() {
   const shown = all();
   if (shown.length && !shown.some((pane) => pane.classList.contains("shown"))) shown[0].classList.add("shown");
-  const names = shown.map((pane, place) => {
-    const heading = frameOf(pane).contentDocument?.querySelector("h1")?.textContent;
-    const name = heading || `Conversation ${place + 1}`;
+  const names = [];
+  shown.forEach((pane, place) => {
+    const page = frameOf(pane).contentDocument;
+    // What distinguishes agents of one name.
+    const agent = page?.querySelector("nav a[aria-current] small")?.textContent;
+    let name = page?.querySelector("h1")?.textContent || `Conversation ${place + 1}`;
+    if (agent) name += ` · ${agent}`;
+    if (names.includes(name)) name += ` (${place + 1})`;
     const title = pane.querySelector(".pane-title");
     title.textContent = name;
     title.href = base + placeOf(pane);
     pane.setAttribute("aria-label", name);
     frameOf(pane).title = name;
     pane.querySelector(".pane-close").setAttribute("aria-label", `Close ${name}`);
-    return name;
+    names.push(name);
   });
   tabs.replaceChildren(
     ...shown.map((pane, place) => {
