@@ -23,8 +23,8 @@ class Place:
     variables: Mapping[str, str] = field(default_factory=dict)
     #: The events that a stream has because its run waits in a queue first.
     queued: int = 0
-    #: Of each worker of a server; a blocking send that waits in a queue holds one for longer.
-    threads: int = 8
+    #: Of each worker of a server. On a busy machine one worker may get the connections of all clients of a test.
+    threads: int = 16
 
     @property
     def environment(self) -> dict[str, str]:

@@ -29,14 +29,14 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(2 * LONG)]
 def place(request: pytest.FixtureRequest, store_url: str, tmp_path: Path) -> Iterator[Place]:
     runs = tmp_path / "runs"
     if request.param == "postgres":
-        yield Place(store_url, runs, threads=16)
+        yield Place(store_url, runs)
         return
     with ExitStack() as stack:
         broker = stack.enter_context(redis_broker(tmp_path))
         site = {"A2A_TEST_AGENT": "faults", "A2A_TEST_STORE": store_url, "A2A_TEST_BROKER": broker.url}
         variables = {**site, "FAULT_RUNS": str(runs), "FAULT_BEAT": "1"}
         stack.enter_context(a_worker("tests.services.site:celery", variables, tmp_path, "-P", "threads", "-c", "24"))
-        yield Place(store_url, runs, "tests.services.site:app", variables, queued=1, threads=16)
+        yield Place(store_url, runs, "tests.services.site:app", variables, queued=1)
 
 
 @pytest.fixture
