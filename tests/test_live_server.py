@@ -61,6 +61,19 @@ def test_disconnected_streams_release_their_threads_within_two_seconds(server: L
     assert answered_within(2.0, server)
 
 
+def test_streams_without_events_hold_no_thread_and_receive_what_follows(server: LiveServer) -> None:
+    connections = streaming(server)
+    with Client(server.url) as client:
+        tasks = client.list_tasks().tasks
+        assert len(tasks) == THREADS
+        for task in tasks:
+            client.cancel_task(task.id)
+    for connection in connections:
+        with connection, connection.makefile("rb") as stream:
+            assert any(b"TASK_STATE_CANCELED" in line for line in stream)
+            assert stream.readline() in (b"\r\n", b"\n")
+
+
 def test_disconnected_blocking_sends_release_their_threads_within_two_seconds(server: LiveServer) -> None:
     with Client(server.url) as client:
         client.card()

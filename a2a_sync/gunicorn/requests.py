@@ -130,6 +130,8 @@ class Parser(RequestParser):  # type: ignore[misc]
         self._parsed = b""
 
     def __next__(self) -> Any:
+        if self._connection.paused is not None:
+            return self.mesg
         self._parsed = b""
         if self._connection.sock.received:
             # The request before was read to its end, or its connection would have been closed.

@@ -2,7 +2,8 @@
 
 The main thread of the worker receives requests with non-blocking reads and dispatches complete ones to the thread pool.
 Response bytes that a client does not read immediately are parked and sent by the main thread, so that the pool thread
-can serve the next request. Time and memory are bounded in both directions. `a2a_sync.gunicorn` selects this worker.
+can serve the next request. An event stream without events occupies no thread either. Time and memory are bounded in both
+directions. `a2a_sync.gunicorn` selects this worker.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import ssl
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from gunicorn import util
 from gunicorn.http2 import negotiation
@@ -32,6 +33,7 @@ from a2a_sync.gunicorn.buffers import STEP, ClientSocket, IncomingRequest, TLSCl
 from a2a_sync.gunicorn.requests import Heads, Parser, Response
 from a2a_sync.limits import Limits
 from a2a_sync.wsgi.process import Site, served
+from a2a_sync.wsgi.streaming import EventStreamBody
 
 __all__ = ["BufferedThreadWorker"]
 
@@ -79,6 +81,13 @@ class _TLSSocket(ssl.SSLSocket):
         self.settimeout(self.wait if flag else 0.0)
 
 
+class _Paused(NamedTuple):
+    """A response whose event stream waits for an event, and the rest of its request."""
+
+    body: EventStreamBody
+    exchange: Generator[EventStreamBody, None, bool]
+
+
 class _Connection(gthread.TConn):  # type: ignore[misc]
     """A connection of the worker. Closing it never blocks."""
 
@@ -106,6 +115,8 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
         self.arrived: bool = False
         #: Bytes of an incomplete request that a pool thread has read, for the main thread; None if there are none.
         self.first_bytes: bytes | None = None
+        #: The response that was interrupted because its stream has no event; None if there is none.
+        self.paused: _Paused | None = None
         #: Whether `_evict` has closed it while it waited for its next request.
         self.evicted = False
         #: Bytes of its current request that are included in the total of the worker.
@@ -180,8 +191,9 @@ class _Threads:
             self._serve(conn)
 
     def shutdown(self, wait: bool) -> None:
-        """End each thread after what it serves."""
-        for _ in range(self._started):
+        """End each thread after what it serves. Connections that are submitted later get new threads."""
+        started, self._started = self._started, 0
+        for _ in range(started):
             self._queue.put(None)
 
 
@@ -198,6 +210,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     nr_conns: int
     alive: bool
     _next_beat = 0.0
+    _pausing = True
     _tls: ssl.SSLContext | None = None
     _tls_until = 0.0
 
@@ -207,6 +220,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self._writing: dict[_Connection, None] = {}
         #: Outcomes of requests that a thread has finished while the response is still being sent, by connection.
         self._finished: dict[_Connection, Any] = {}
+        #: Connections whose streams have no event, and occupy no thread.
+        self._paused: dict[_Connection, EventStreamBody] = {}
         self._lingering: dict[ClientSocket, tuple[float, int]] = {}
         self._next_sweep = 0.0
         self.heads: Heads = Heads(self.cfg)
@@ -221,7 +236,16 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self._read_limits()
         if self.cfg.is_ssl:
             self.tls()  # the worker does not start without certificates
-        super().run()
+        try:
+            super().run()
+        except SystemExit:
+            self.method_queue.run_callbacks(None, 100_000)
+            raise
+        finally:
+            # The app is closed next, and nothing continues paused streams: they wait for their end on threads.
+            self._pausing = False
+            for conn in list(self._paused):
+                self._resume(conn)
 
     def get_thread_pool(self) -> _Threads:
         return _Threads(self.cfg.threads, self._serve)
@@ -310,9 +334,9 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     def handle(self, conn: Any) -> Any:
         """Serve a request on a pool thread.
 
-        Returns False for an incomplete request, which the main thread then receives.
+        Returns False for an incomplete request, which the main thread then receives, and for a response that is `paused`.
         """
-        if conn.buffered and not conn.arrived:
+        if conn.buffered and not conn.arrived and conn.paused is None:
             unreader = conn.parser.unreader
             data = unreader.take_buffered()
             if not is_whole(data):
@@ -327,7 +351,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             unreader.unread(data)
         conn.arrived = False
         keepalive = super().handle(conn)
-        if conn.buffered and (rest := conn.sock.take_unread()):
+        if conn.buffered and conn.paused is None and (rest := conn.sock.take_unread()):
             # The beginning of the next request.
             buffer = conn.parser.unreader.buf
             buffer.seek(0, io.SEEK_END)
@@ -335,9 +359,22 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         return keepalive
 
     def handle_request(self, req: Any, conn: Any) -> bool:
-        """As in gunicorn, with the response of `Parser.create` for buffered connections."""
+        """As in gunicorn; the response of a buffered connection may be paused, and is continued by the next call."""
         if not conn.buffered:
             return bool(super().handle_request(req, conn))
+        exchange = self._exchange(req, conn) if conn.paused is None else conn.paused.exchange
+        conn.paused = None
+        try:
+            conn.paused = _Paused(next(exchange), exchange)
+        except StopIteration as end:
+            return bool(end.value)
+        return False
+
+    def _exchange(self, req: Any, conn: _Connection) -> Generator[EventStreamBody, None, bool]:
+        """Respond to a request as gunicorn does, with the response of `Parser.create`; yields the body whenever it pauses.
+
+        Returns whether the connection can be kept.
+        """
         environ: dict[str, Any] = {}
         response = None
         try:
@@ -351,8 +388,15 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
                 if isinstance(body, environ["wsgi.file_wrapper"]):
                     response.write_file(body)
                 else:
+                    if pauses := isinstance(body, EventStreamBody):
+                        body.allow_pauses()
                     for data in body:
-                        response.write(data)
+                        if data or not pauses:
+                            response.write(data)
+                        elif self._pausing:
+                            yield body
+                        else:
+                            body.forbid_pauses()
                 response.close()
             finally:
                 self.log.access(response, req, environ, datetime.now() - started)
@@ -367,7 +411,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             # An error page would become a part of the response that has begun.
             self.log.exception("Error handling request")
             util.close_graceful(conn.sock)
-            raise StopIteration from None
+            return False
         finally:
             try:
                 self.cfg.post_request(self, req, environ, response)
@@ -493,10 +537,18 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             self._feed(conn, incoming, data)
             if conn in self._incoming:
                 self._receive(conn, None)
+        elif conn.paused is not None:
+            self._paused[conn] = conn.paused.body
+            conn.paused.body.resume_at_event(partial(self.method_queue.defer, self._resume, conn))
         elif conn in self._writing:
             self._finished[conn] = fs
         else:
             super().finish_request(conn, fs)
+
+    def _resume(self, conn: _Connection) -> None:
+        """Continue a paused response on a pool thread. Called on the main thread."""
+        if self._paused.pop(conn, None) is not None:
+            self.tpool.submit(conn)
 
     def send_when_writable(self, conn: _Connection) -> None:
         """Send the parked bytes of a connection whenever its socket is writable. Called on the main thread."""
@@ -557,6 +609,10 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
 
     # -- time limits --
 
+    def wait_for_and_dispatch_events(self, timeout: float) -> None:
+        """As in gunicorn; paused streams are checked as often as time limits."""
+        super().wait_for_and_dispatch_events(min(timeout, _SWEEP_INTERVAL) if self._paused else timeout)
+
     def murder_pending(self) -> None:
         """Close connections that have exceeded a time limit of gunicorn or of this worker.
 
@@ -579,6 +635,9 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         for conn in list(self._writing):
             if conn.sock.progress < stalled:
                 conn.sock.abort()
+        for conn, body in list(self._paused.items()):
+            if body.is_due(now):
+                self._resume(conn)
         for sock in [sock for sock, (until, _) in self._lingering.items() if until < now]:
             self._close_lingering(sock)
         self._abort_excess()

@@ -1,14 +1,15 @@
 """Server-sent events over WSGI: an iterable of frames that ends when the client has disconnected or the server stops.
 
 The body is an object with ``close``, not a generator: Python does not run the ``finally`` of a generator that was never
-started, and WSGI servers call ``close`` in any case. It is iterated on the request's thread.
+started, and WSGI servers call ``close`` in any case. It is iterated on the request's thread; the worker of `a2a_sync.gunicorn`
+frees that thread while there is no event.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from a2a_sync.bindings.sse import comment, frame
@@ -25,6 +26,8 @@ logger: Final = get_logger(__name__)
 
 #: Events that wait together are written together up to this many bytes; a larger event is a write of its own.
 _MAX_WRITE_BYTES = 64 * 1024
+#: A stream without an event for so many seconds pauses, where the server continues it.
+_PATIENCE = 0.05
 #: Exactly this content type: proxies and clients look for it without a charset.
 EVENT_STREAM = "text/event-stream"
 HEADERS = [
@@ -62,16 +65,58 @@ class EventStreamBody:
         self._connection = connection
         self._limits = limits
         self._closed = False
+        self._pauses = False
+        #: There has been an event since the stream was polled last.
+        self._woken = False
+        self._resume: Callable[[], None] | None = None
+        #: When a paused iteration continues without an event, and when the connection was checked last.
+        self._due = self._checked = 0.0
+
+    # -- pauses --
+
+    def allow_pauses(self) -> None:
+        """Let the iteration pause while there is no event, which it shows by yielding ``b""``. Called before the iteration.
+
+        The caller continues it, on any thread, when the function that it gave to `resume_at_event` is called or when it `is_due`.
+        """
+        self._pauses = True
+        self._stream.notify(self._wake)
+
+    def forbid_pauses(self) -> None:
+        """Wait for events on the thread of the iteration from now on."""
+        self._pauses = False
+
+    def resume_at_event(self, resume: Callable[[], None]) -> None:
+        """Call `resume` at the next event, on any thread, or now if there has been one; perhaps more than once."""
+        self._resume = resume
+        if self._woken:
+            self._wake()
+
+    def is_due(self, now: float) -> bool:
+        """A paused iteration must continue without an event. Does not wait."""
+        if now - self._checked >= self._limits.disconnect_check_interval:
+            self._checked = now
+            return now >= self._due or self._connection.gone()
+        return now >= self._due
+
+    def _wake(self) -> None:
+        self._woken = True
+        resume, self._resume = self._resume, None
+        if resume is not None:
+            resume()
+
+    # -- iteration --
 
     def __iter__(self) -> Iterator[bytes]:
+        limits = self._limits
         # Jittered, so that streams opened together do not end together.
-        end = time.monotonic() + self._limits.max_stream_age * random.uniform(0.9, 1.0)
+        end = time.monotonic() + limits.max_stream_age * random.uniform(0.9, 1.0)
         # Servers send the headers with the first bytes, so a stream that has no event yet begins with a comment.
-        written, tick = -self._limits.stream_keepalive_interval, 0.0
+        written, tick = -limits.stream_keepalive_interval, 0.0
         checked = time.monotonic()
         try:
-            while (items := self._stream.poll(tick)) is not None:
-                tick = self._limits.disconnect_check_interval
+            while (items := self._poll(tick)) is not None:
+                tick = _PATIENCE if self._pauses else limits.disconnect_check_interval
                 if items:
                     yield from self._frames(items)
                     written = checked = time.monotonic()
@@ -81,13 +126,19 @@ class EventStreamBody:
                 if now >= end:
                     return
                 # Not after each wake-up without an event: the check releases the interpreter lock.
-                if now - checked >= tick:
+                if now - checked >= limits.disconnect_check_interval:
                     checked = now
                     if self._connection.gone():
                         return
-                if now - written >= self._limits.stream_keepalive_interval:
+                if now - written >= limits.stream_keepalive_interval:
                     yield comment("heartbeat")
                     written = now
+                elif self._pauses:
+                    # A store that could not be reached is read again without an event.
+                    self._due = min(end, written + limits.stream_keepalive_interval, now + limits.store_poll_interval)
+                    self._checked = now
+                    yield b""
+                    tick = 0.0
             closing = self._stream.closing
             if closing is not None and (data := self._codec.encode_end(closing)) is not None:
                 yield frame(self._envelope.wrap(data), closing.number)
@@ -95,6 +146,10 @@ class EventStreamBody:
             yield self._error(error)
         except Exception:
             yield self._error(incident(logger, "a stream failed", {}))
+
+    def _poll(self, timeout: float) -> list[StreamItem] | None:
+        self._woken = False
+        return self._stream.poll(timeout)
 
     def _frames(self, items: list[StreamItem]) -> Iterator[bytes]:
         """The frames of `items`, joined into few writes of bounded size."""

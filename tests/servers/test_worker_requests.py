@@ -60,7 +60,7 @@ def connection() -> Iterator[Any]:
     cfg.set("forwarder_headers", "")
     cfg.set("secure_scheme_headers", {})
     with peer, Received(fileno=ours.detach()) as sock:
-        yield SimpleNamespace(cfg=cfg, sock=sock, client=("192.0.2.1", 4321), server=("127.0.0.1", 8000))
+        yield SimpleNamespace(cfg=cfg, sock=sock, client=("192.0.2.1", 4321), server=("127.0.0.1", 8000), paused=None)
 
 
 def parse(parser: Any, data: bytes) -> tuple[Any, dict[str, Any]]:

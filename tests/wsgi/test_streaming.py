@@ -10,6 +10,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -33,6 +35,7 @@ from a2a_sync.operations import StreamItem
 from a2a_sync.stores.base import LogPage, Owner, TaskQuery
 from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.streaming import EventStreamBody
+from tests.engine import eventually
 from tests.scenarios.agent import ScenarioAgent
 from tests.stopwatch import Stopwatch
 from tests.wsgi import JSON_HEADERS, Frame, OpenAnswer, Peer, message, rpc
@@ -411,6 +414,83 @@ def test_even_a_stream_that_never_falls_silent_ends() -> None:
 
     assert pieces > 10
     assert watch.within(5, least=0.15)
+
+
+# -- pauses, where the server continues streams -------------------------------------------------------------------------
+
+
+@contextmanager
+def paused(
+    peer: Peer, task_id: str, environ: dict[str, Any] | None = None
+) -> Iterator[tuple[EventStreamBody, Iterator[bytes]]]:
+    """The stream of a task, paused after its first event."""
+    body = rpc("SubscribeToTask", {"id": task_id})
+    with Peer(peer.served, valid=False).open("POST", "/", body, JSON_HEADERS, environ) as answer:
+        stream = answer.iterable
+        assert isinstance(stream, EventStreamBody)
+        stream.allow_pauses()
+        assert b'"task"' in answer.chunk()
+        assert answer.chunk() == b""
+        yield stream, answer.chunks
+
+
+def test_a_paused_stream_continues_at_its_next_event_on_any_thread(peer: Peer) -> None:
+    task_id = waiting(peer)
+    with paused(peer, task_id) as (stream, chunks):
+        resumed = threading.Event()
+        stream.resume_at_event(resumed.set)
+        assert not resumed.is_set()
+
+        peer.call("CancelTask", {"id": task_id})
+
+        assert resumed.wait(10)
+        with ThreadPoolExecutor(1) as another:
+            assert b"TASK_STATE_CANCELED" in another.submit(b"".join, chunks).result(30)
+
+
+def test_an_event_that_came_before_a_stream_was_waited_for_continues_it_at_once(peer: Peer) -> None:
+    task_id = waiting(peer)
+    with paused(peer, task_id) as (stream, chunks):
+        peer.call("CancelTask", {"id": task_id})
+        resumed = threading.Event()
+        stream.resume_at_event(resumed.set)
+
+        assert resumed.is_set()
+        assert b"TASK_STATE_CANCELED" in b"".join(chunks)
+
+
+def test_a_paused_stream_is_due_when_its_client_left(peer: Peer) -> None:
+    left = threading.Event()
+    with paused(peer, waiting(peer), {"waitress.client_disconnected": left.is_set}) as (stream, chunks):
+        assert not stream.is_due(time.monotonic())
+        left.set()
+        eventually(lambda: stream.is_due(time.monotonic()), "the next check of the connection")
+        assert list(chunks) == []
+
+
+def test_a_paused_stream_is_due_for_its_next_heartbeat(make_peer: MakePeer) -> None:
+    peer = make_peer(stream_keepalive_interval=0.2)
+    with paused(peer, waiting(peer)) as (stream, chunks):
+        eventually(lambda: stream.is_due(time.monotonic()), "the time of the heartbeat")
+        assert next(chunks) == b": heartbeat\n\n"
+        assert next(chunks) == b""
+
+
+def test_a_paused_stream_is_due_when_its_store_is_read_again(make_peer: MakePeer) -> None:
+    peer = make_peer(store_poll_interval=0.2)
+    with paused(peer, waiting(peer)) as (stream, chunks):
+        eventually(lambda: stream.is_due(time.monotonic()), "the time of the next attempt")
+        assert next(chunks) == b""
+
+
+def test_a_stream_that_may_not_pause_any_more_waits_for_its_end(peer: Peer) -> None:
+    task_id = waiting(peer)
+    with paused(peer, task_id) as (stream, chunks):
+        stream.forbid_pauses()
+        with ThreadPoolExecutor(1) as another:
+            rest = another.submit(list, chunks)
+            peer.call("CancelTask", {"id": task_id})
+            assert b"" not in rest.result(30)
 
 
 # -- the end ------------------------------------------------------------------------------------------------------------
