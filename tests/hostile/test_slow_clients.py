@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +64,33 @@ def test_two_hundred_unread_lists_of_large_tasks_do_not_delay_another_caller(
         record_property("worst", f"{worst:.2f} s in {2 * count} calls")
     assert count > 5
     assert worst < 2.0
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_the_memory_of_responses_that_are_not_read_is_bounded(
+    kind: str, record_property: pytest.RecordProperty
+) -> None:
+    with SERVERS[kind](APP) as server:
+        reads = Kind(call("GetTask", {"id": send(server, "large 8000000")["id"]}) * 20)
+        with Crowd(server.address, {"reads": reads}, 200):
+            # In the meantime the responses wait for their clients.
+            worst, _ = worst_wait(lambda: honest(server), 5)
+        peak = max(map(peak_memory, [server.pid, *children(server.pid)]))
+        record_property("peak", f"{peak} MB, {worst:.2f} s")
+        assert "Traceback" not in server.log
+    # All responses together have 32 GB, and the first one of each client 1.6 GB.
+    assert peak < 600
+
+
+def children(process: int) -> list[int]:
+    found = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(child) for child in found.split()]
+
+
+def peak_memory(process: int) -> int:
+    """In megabytes."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) // 1024
 
 
 def test_gunicorns_own_worker_is_blocked_without_a_proxy() -> None:
