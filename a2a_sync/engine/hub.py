@@ -130,7 +130,8 @@ class EventHub:
             if self.pubsub is not None:
                 self.pubsub.publish(batch)
             if listeners:
-                self.note_publication(task_id)
+                if self._tails:
+                    self.note_publication(task_id)
                 for listener in listeners:
                     listener.offer(batch)
 
@@ -166,7 +167,7 @@ class EventHub:
 
     def note_publication(self, task_id: str) -> None:
         """What streams have read of a task's log may no longer be all of it."""
-        if self._tails and (tail := self._tails.get(task_id)) is not None:
+        if (tail := self._tails.get(task_id)) is not None:
             tail.note_publication()
 
     def read_log(self, task_id: str, after: int, load: Callable[[], LogPage]) -> LogPage:

@@ -15,7 +15,6 @@ from a2a_sync.jsontext import dumps
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
 from a2a_sync.types import (
-    Artifact,
     DataPart,
     Message,
     Metadata,
@@ -129,7 +128,11 @@ class Stamp:
     def _artifact(self, event: TaskArtifactUpdateEvent) -> TaskArtifactUpdateEvent:
         if event.metadata:
             _check_metadata(event.metadata, "artifact event")
-        artifact = _checked_artifact(event.artifact)
+        artifact, parts = event.artifact, _checked(event.artifact.parts, "artifact")
+        if artifact.metadata:
+            _check_metadata(artifact.metadata, "artifact")
+        if parts is not artifact.parts:
+            artifact = replace(artifact, parts=parts)
         # An append to an unknown artifact is accepted from an agent and stored as a new one, as readers have nothing to append to.
         append = event.append and self._known(artifact.artifact_id)
         self._new_artifacts.add(artifact.artifact_id)
@@ -150,13 +153,6 @@ class Stamp:
             self._artifacts |= set(self._earlier())
             self._earlier = None
         return artifact_id in self._artifacts
-
-
-def _checked_artifact(artifact: Artifact) -> Artifact:
-    parts = _checked(artifact.parts, "artifact")
-    if artifact.metadata:
-        _check_metadata(artifact.metadata, "artifact")
-    return artifact if parts is artifact.parts else replace(artifact, parts=parts)
 
 
 def _checked(parts: Collection[Part], where: str) -> tuple[Part, ...]:

@@ -16,6 +16,14 @@ from a2a_sync.types import Metadata, Part, SendMessageRequest
 MAX_LIST_LENGTH = 100
 #: The longest request header that is stored with a run, in characters.
 MAX_HEADER_LENGTH = 8190
+#: The ids of requests and messages: attributes, and members on the wire.
+_IDS = {
+    "id": "id",
+    "message_id": "messageId",
+    "task_id": "taskId",
+    "context_id": "contextId",
+    "tenant": "tenant",
+}
 
 
 def check_bounds(request: SendMessageRequest, parts: Sequence[Part], limits: Limits) -> None:
@@ -50,19 +58,14 @@ def check_ids(request: object) -> None:
     Raises:
         InvalidParamsError: one does; it names the member.
     """
-    _refuse_nul(request, "", {"id": "id", "task_id": "taskId", "context_id": "contextId", "tenant": "tenant"})
     message = getattr(request, "message", None)
-    if message is not None:
-        members = {"message_id": "messageId", "task_id": "taskId", "context_id": "contextId"}
-        _refuse_nul(message, "message.", members)
-        if "\0" in "".join(message.reference_task_ids):
+    for value, path in ((request, ""), (message, "message.")):
+        for attribute, name in _IDS.items():
+            if "\0" in getattr(value, attribute, ""):
+                raise InvalidParamsError.at(f"{path}{name}", "must hold no NUL character")
+    for task_id in () if message is None else message.reference_task_ids:
+        if "\0" in task_id:
             raise InvalidParamsError.at("message.referenceTaskIds", "must hold no NUL character")
-
-
-def _refuse_nul(value: object, path: str, members: Mapping[str, str]) -> None:
-    for attribute, name in members.items():
-        if "\0" in getattr(value, attribute, ""):
-            raise InvalidParamsError.at(f"{path}{name}", "must hold no NUL character")
 
 
 def check_query(tenant: str, context_id: str = "", page_token: str = "") -> None:  # a position in a list  # nosec B107

@@ -184,13 +184,12 @@ class AgentService(Components):
                 store cannot be reached now, an `UnavailableError`.
         """
         self._work.start()
-        result: ResultT
         if call.context.threaded:
-            result = within(self._serve(call), self._endpoint, call)
-            return result
+            with self._serve(call):
+                return self._endpoint(call)
         # A reply that is pending ends on another thread, in the same context.
         context = copy_context()
-        result = context.run(within, self._serve(call), self._endpoint, call)
+        result: ResultT = context.run(within, self._serve(call), self._endpoint, call)
         if isinstance(result, PendingReply):
             result.context = context
         return result

@@ -99,13 +99,12 @@ class ThreadBudget:
         """
 
         def guarded(call: Call[Any, Any]) -> Any:
-            # A call inside the process holds no thread of the server.
-            inside = call.context.gone is None
-            if inside or not (call.operation.streaming or _blocks(call)):
+            if call.context.gone is None:
+                # A call inside the process holds no thread of the server.
                 return endpoint(call)
-            return (
-                self._stream(endpoint, call) if call.operation.streaming else within(self._send(call), endpoint, call)
-            )
+            if call.operation.streaming:
+                return self._stream(endpoint, call)
+            return within(self._send(call), endpoint, call) if _blocks(call) else endpoint(call)
 
         return guarded
 
@@ -116,7 +115,12 @@ class ThreadBudget:
 
     @contextmanager
     def _send(self, call: AnyCall) -> Iterator[None]:
-        release = self._take_send(quota_owner(owner_of(call.context)), threaded=call.context.threaded)
+        owner = quota_owner(owner_of(call.context))
+        if call.context.threaded:
+            release: Callable[[], None] = partial(self._release, self._take(owner))
+        else:
+            # It counts as a stream of one event.
+            release = self.take_stream(owner, threaded=False)
         try:
             yield
         finally:
@@ -150,10 +154,6 @@ class ThreadBudget:
             self._release(ticket)
 
         return release
-
-    def _take_send(self, owner: str, *, threaded: bool) -> Callable[[], None]:
-        """Take a thread for a blocking send of `owner`; without one it counts as a stream of one event."""
-        return partial(self._release, self._take(owner)) if threaded else self.take_stream(owner, threaded=False)
 
     def _release_stream(self, owner: str) -> None:
         with self._lock:
