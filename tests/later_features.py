@@ -43,6 +43,8 @@ FEATURES = (
             "agent.asynchronous": "_AsyncTask._stop_timer _AsyncTask._wake_in_time batches",
             "agent.executor": "RequestContext.key RequestContext._has_run RequestContext.wait_for_turn",
             "agent.spec": "_execute",
+            "concurrency.eventloop": "iterate_on_thread _Readers _readers",
+            "concurrency.gevent": "use_native_threads _RealThread",
         },
     ),
     Feature(
@@ -86,6 +88,7 @@ FEATURES = (
                 "Statements.summaries Statements.run_counts Statements.all_counts Statements.stopped_webhooks"
                 " Statements.waiting_webhooks Statements.webhook_counts Statements.worker_runs _SINCE.6"
             ),
+            "stores.sqlite.database": "Database._gives_up",
             "server.metrics": "_StoreGauges",
         },
     ),
@@ -97,8 +100,9 @@ FEATURES = (
             "stores.redispubsub": "*",
             "concurrency.background": "BoundedRead",
             "stores": "open_pubsub",
+            "stores.pubsub": "ConnectedReceiver",
             "stores.rows": "Batch.kinds Batch.last_message Batch.number RequestRow.entry dump_entry",
-            "server.bounds": "check_ids _refuse_nul",
+            "server.bounds": "check_ids _IDS",
         },
     ),
     Feature(
@@ -158,8 +162,9 @@ FEATURES = (
             "engine.hub": "PolledStream.notify SingleItemStream.notify TaskEventStream.notify",
             "multiagent.host": "AgentHost.root AgentHost.on_add",
             "server.cards": "AppCard.add_interfaces",
+            "operations": "interceptor GeneratorInterceptor _Deferred _resume",
+            "server.handler": "_patience",
             "server.omission": "_OmittingStream.notify",
-            "server.threadbudget": "ThreadBudget._take_send",
         },
     ),
     Feature(
@@ -245,6 +250,8 @@ FEATURES = (
             "agent.dialogue": "question_id",
             "engine.engine": "_warn_of_lost_runs",
             "integrations.mounting": "check_site",
+            "stores.sqlite": "_is_path",
+            "stores.sqlite.database": "Database._refusal",
             "limits": "Limits.of",
             "server.handler": (
                 "RequestHandler._check_new RequestHandler._check_still_answers RequestHandler._refuse_answer"
@@ -275,16 +282,18 @@ FEATURES = (
     ),
     Feature(
         "ASGI servers with slow clients, workers stopped while they start, receivers of webhooks, sizes of messages",
-        "repairs since eb4c7d7, 7024b96, 9561ba5 and e6f113d",
+        "repairs since eb4c7d7, 7024b96, 9561ba5, e6f113d, 6507b06 and 4de4866",
         {
             "webhooks": "WebhookReceiver._read WebhookReceiver._turn",
             "sizes": "around_message texts_size",
+            "integrations.asgi": "ASGIApp._start_in_turn",
             "integrations.asgi_bridge": (
-                "Body.give_up Body.wait Bridge._send_rest Bridge._sender Bridge.abort Bridge.finish Bridge.receive"
+                "Body.give_up Body.wait Bridge._pass Bridge._send_rest Bridge._sender Bridge.abort Bridge.finish Bridge.receive"
                 " _WaitingBodies _length Client"
             ),
             "wsgi.connection": "Abortable Connection.has_socket",
             "gunicorn": "_stop_at_early_signals",
+            "gunicorn.gevent": "_ignore_cut_off",
         },
     ),
     Feature(

@@ -15,13 +15,13 @@ import secrets
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from a2a_sync.concurrency.background import start_thread
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.stores import rows
 from a2a_sync.stores.base import Owner, TaskBatch
-from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.stores.pubsub import FIRST_PAUSE, ConnectedReceiver, logger
 from a2a_sync.types import TaskState
 
 try:
@@ -29,24 +29,19 @@ try:
 except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError("RedisPubSub needs redis: pip install 'a2a-sync[redis]'") from _missing
 
-#: All implementations of pub/sub log as part of the engine.
-logger: Final = get_logger("a2a_sync.engine")
-
 #: Entries of a message above this size, in bytes, are left out: the log has them.
 _MAX_BODY_BYTES = 32 * 1024
 #: Messages that wait to be sent; further ones are dropped, as the log has what they say.
 _MAX_WAITING = 10_000
 #: How long the listener waits for messages before it subscribes to further tasks, in seconds.
 _TICK = 0.1
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 5.0
 _SOCKET_TIMEOUT = 5.0
 #: A message that carries entries begins with its code of so many bytes, in hexadecimal digits.
 _CODE_BYTES = 2 * hashlib.sha256().digest_size
 _MIN_KEY_LENGTH = 16
 
 
-class RedisPubSub:
+class RedisPubSub(ConnectedReceiver):
     """A `PubSub` over Redis: ``A2AApp(agent, store="postgresql://…", pubsub="redis://host:6379/0")``.
 
     Needs the extra ``redis``. Two daemon threads, ``a2a-hints`` and ``a2a-hints-send``, begin on first use. Without a key, messages
@@ -78,9 +73,6 @@ class RedisPubSub:
             parsed = True
         if not parsed:
             raise ValueError("the Redis URL cannot be parsed: write redis://user:password@host:6379/0")
-        self._on_message: Callable[[str, TaskBatch | None], None] = _ignore
-        self._on_gap: Callable[[], None] = lambda: None
-        self._closed = False
         self.renew()
         renew_in_child(self)
 
@@ -104,18 +96,14 @@ class RedisPubSub:
     def __repr__(self) -> str:
         return "<RedisPubSub>"
 
-    @property
-    def healthy(self) -> bool:
-        """See `PubSub.healthy`."""
-        return self._listening
-
     def start(self, on_message: Callable[[str, TaskBatch | None], None], on_gap: Callable[[], None]) -> None:
         """See `PubSub.start`."""
         self._on_message, self._on_gap = on_message, on_gap
         if self._listener is None and not self._closed:
             with self._lock:
                 if self._listener is None:
-                    self._listener = start_thread("a2a-hints", self._listen)
+                    lost = (redis.RedisError, lambda error: type(error).__name__, " through Redis")
+                    self._listener = start_thread("a2a-hints", self._receive, self._receive_until_lost, *lost)
 
     def publish(self, batch: TaskBatch) -> None:
         """See `PubSub.publish`."""
@@ -172,7 +160,7 @@ class RedisPubSub:
                 except redis.RedisError as error:
                     # The others poll; whether anything arrives shows the listener.
                     logger.debug("messages to other processes were lost: %s", type(error).__name__)
-                    self._stop.wait(_FIRST_PAUSE)
+                    self._stop.wait(FIRST_PAUSE)
         finally:
             client.close()
 
@@ -188,23 +176,6 @@ class RedisPubSub:
                 pipeline.execute()
 
     # -- receiving --
-
-    def _listen(self) -> None:
-        pause, reported = _FIRST_PAUSE, False
-        while not self._closed:
-            try:
-                self._receive_until_lost()
-            except redis.RedisError as error:
-                if not reported and not self._closed:
-                    what = "no messages between processes through Redis (%s); the store is polled"
-                    logger.warning(what, type(error).__name__)
-                reported = True
-            except Exception:
-                logger.exception("no messages between processes through Redis; the store is polled")
-            if self._listening:
-                pause, reported, self._listening = _FIRST_PAUSE, False, False
-            self._stop.wait(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _receive_until_lost(self) -> None:
         client = self._connect()
@@ -237,11 +208,10 @@ class RedisPubSub:
         task_id = message["channel"].decode().removeprefix(self._prefix)
         if message["type"] == "ssubscribe":
             if task_id == self._own:
-                self._listening = True
-                self._on_gap()
+                self._begin_listening()
             else:
                 # What was written before this is only in the log.
-                self._deliver(task_id, None)
+                self._deliver(task_id)
         elif message["type"] == "smessage" and task_id != self._own:
             try:
                 sender, batch = self._load(task_id, message["data"])
@@ -270,12 +240,6 @@ class RedisPubSub:
         assert self._key is not None
         return hmac.new(self._key, f"{task_id}\n".encode() + data, hashlib.sha256).hexdigest().encode()
 
-    def _deliver(self, task_id: str, batch: TaskBatch | None) -> None:
-        try:
-            self._on_message(task_id, batch)
-        except Exception:
-            logger.exception("a message of another process could not be handled", extra={"task_id": task_id})
-
 
 def _dump(sender: str, batch: TaskBatch) -> bytes:
     """The message with the entries of a batch; only its sender where they are large."""
@@ -302,7 +266,3 @@ def _load(task_id: str, data: bytes) -> tuple[str, TaskBatch | None]:
     tenant, owner = head["owner"]
     batch = TaskBatch(Owner(tenant, owner), task_id, tuple(entries), TaskState(head["before"]), head["ended"], False)
     return head["sender"], batch
-
-
-def _ignore(task_id: str, batch: TaskBatch | None) -> None:
-    """The initial callback: messages before `RedisPubSub.start` are discarded."""

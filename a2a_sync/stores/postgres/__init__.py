@@ -25,7 +25,6 @@ from a2a_sync.stores import rows
 from a2a_sync.stores.base import (
     UNBOUNDED,
     AlreadySent,
-    Cursor,
     Expiry,
     HeldRequest,
     LogPage,
@@ -58,6 +57,7 @@ from a2a_sync.stores.postgres.retention import Retention
 from a2a_sync.stores.postgres.schema import Statements, scope_of
 from a2a_sync.stores.postgres.webhooks import PostgresWebhooks, webhook_values
 from a2a_sync.stores.postgres.workers import PostgresWorkers
+from a2a_sync.stores.reading import page_of
 from a2a_sync.stores.rows import Batch, HeadRow, RequestRow
 from a2a_sync.types import TaskState, TaskStatusUpdateEvent, new_id
 
@@ -478,12 +478,7 @@ class PostgresStore:
     def list(self, owner: Owner, query: TaskQuery) -> TaskPage:
         """See `TaskStore.list`."""
         total, page, more = self._database.run(lambda connection: self._page(connection, owner, query))
-        last = page[-1].row if page and more else None
-        return TaskPage(
-            tasks=tuple(one.fold() for one in page),
-            next=None if last is None else Cursor(last.status_ms, last.id),
-            total=total,
-        )
+        return page_of(page, more=more, total=total)
 
     def _page(self, connection: Connection, owner: Owner, wanted: TaskQuery) -> tuple[int, Sequence[Reading], bool]:
         """The number of tasks that match, those of the page, and whether more follow."""

@@ -9,14 +9,12 @@ One connection sends and listens: a process that listened on a second one would 
 
 from __future__ import annotations
 
-import random
 import selectors
 import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from typing import Final
 
 import psycopg
 
@@ -24,10 +22,7 @@ from a2a_sync.concurrency.background import start_thread
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.stores.base import TaskBatch
 from a2a_sync.stores.postgres.database import Connection, Database, described, query
-from a2a_sync.telemetry.logs import get_logger
-
-#: All implementations of pub/sub log as part of the engine.
-logger: Final = get_logger("a2a_sync.engine")
+from a2a_sync.stores.pubsub import ConnectedReceiver
 
 #: Seconds for each message of a process that writes all the time, and how many may precede their time after a pause.
 _INTERVAL = 0.005
@@ -38,11 +33,9 @@ _MAX_PAYLOAD_BYTES = 7000
 _MAX_WAITING = 10_000
 #: Seconds after which the connection is tested, unless a message was sent.
 _TEST_INTERVAL = 10.0
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 5.0
 
 
-class PostgresPubSub:
+class PostgresPubSub(ConnectedReceiver):
     """A `PubSub` over the channel ``<prefix>hints``. A daemon thread, ``a2a-hints``, begins on first use.
 
     Behind a pooler such as PgBouncer in transaction mode there are no notifications: give the store's app
@@ -52,9 +45,6 @@ class PostgresPubSub:
     def __init__(self, database: Database, prefix: str) -> None:
         self._database = database
         self._channel = f"{prefix}hints"
-        self._on_message: Callable[[str, TaskBatch | None], None] = _ignore
-        self._on_gap: Callable[[], None] = lambda: None
-        self._closed = False
         self.renew()
         renew_in_child(self)
 
@@ -72,11 +62,6 @@ class PostgresPubSub:
         #: When the next message would be sent at even intervals.
         self._due = 0.0
 
-    @property
-    def healthy(self) -> bool:
-        """See `PubSub.healthy`."""
-        return self._listening
-
     def start(self, on_message: Callable[[str, TaskBatch | None], None], on_gap: Callable[[], None]) -> None:
         """See `PubSub.start`."""
         self._on_message, self._on_gap = on_message, on_gap
@@ -86,7 +71,9 @@ class PostgresPubSub:
         if self._thread is None and not self._closed:
             with self._lock:
                 if self._thread is None:
-                    self._thread = start_thread("a2a-hints", self._work)
+                    self._thread = start_thread(
+                        "a2a-hints", self._receive, self._work_until_lost, psycopg.Error, described
+                    )
 
     def publish(self, batch: TaskBatch) -> None:
         """See `PubSub.publish`. Only the id of the task is sent."""
@@ -117,22 +104,6 @@ class PostgresPubSub:
 
     # -- the thread --
 
-    def _work(self) -> None:
-        pause, reported = _FIRST_PAUSE, False
-        while not self._closed:
-            try:
-                self._work_until_lost()
-            except psycopg.Error as error:
-                if not reported and not self._closed:
-                    logger.warning("no messages between processes (%s); the store is polled", described(error))
-                reported = True
-            except Exception:
-                logger.exception("no messages between processes; the store is polled")
-            if self._listening:
-                pause, reported, self._listening = _FIRST_PAUSE, False, False
-            self._stop.wait(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, _LONGEST_PAUSE)
-
     def _work_until_lost(self) -> None:
         self._connection = connection = self._database.connect()
         try:
@@ -143,8 +114,7 @@ class PostgresPubSub:
             # A message needs no disk; it is lost with the server, as its listeners are.
             query(connection, "SET synchronous_commit = off")
             query(connection, f'LISTEN "{self._channel}"')
-            self._listening = True
-            self._on_gap()
+            self._begin_listening()
             with closing(_Waker()) as waker, selectors.DefaultSelector() as selector:
                 selector.register(connection, selectors.EVENT_READ)
                 selector.register(waker, selectors.EVENT_READ)
@@ -175,7 +145,8 @@ class PostgresPubSub:
             query(connection, "SELECT 1")
         for notification in connection.notifies(timeout=0):
             if notification.pid != connection.info.backend_pid:
-                self._deliver(notification.payload)
+                for task_id in notification.payload.split("\n"):
+                    self._deliver(task_id)
         return asked
 
     def _send_waiting(self, connection: Connection) -> None:
@@ -183,13 +154,6 @@ class PostgresPubSub:
             ids, self._waiting = list(self._waiting), {}
         statement = "SELECT pg_notify(%s, part) FROM unnest(%s::text[]) AS part"
         query(connection, statement, (self._channel, _parts(ids)))
-
-    def _deliver(self, payload: str) -> None:
-        for task_id in payload.split("\n"):
-            try:
-                self._on_message(task_id, None)
-            except Exception:
-                logger.exception("a message of another process could not be handled")
 
 
 class _Waker:
@@ -232,7 +196,3 @@ def _parts(ids: list[str]) -> list[str]:
         else:
             part += f"\n{task_id}"
     return [*parts, part]
-
-
-def _ignore(task_id: str, batch: TaskBatch | None) -> None:
-    """The initial callback: messages before `PostgresPubSub.start` are discarded."""

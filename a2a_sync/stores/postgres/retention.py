@@ -12,12 +12,9 @@ from a2a_sync.stores.base import Expiry, Owner, OwnerFull, StoreQuota, SweepResu
 from a2a_sync.stores.postgres import reading
 from a2a_sync.stores.postgres.database import Connection, Database, query
 from a2a_sync.stores.postgres.schema import SWEEP_LOCK, Statements, scope_of
+from a2a_sync.stores.reading import EVICTED_AT_ONCE, ROWS_AT_ONCE, at_once, waiting
 from a2a_sync.stores.rows import HeadRow
 
-#: At most this many tasks are evicted when a task is created; a lowered bound is reached gradually.
-_EVICTED_AT_ONCE = 2
-#: About this many rows are deleted in one transaction of a sweep.
-_ROWS_AT_ONCE = 10_000
 _ADVISORY_LOCK = "SELECT pg_advisory_xact_lock(%s)"
 
 
@@ -68,23 +65,23 @@ class Retention:
         while surplus > 0:
             found = self._evict(account, task_id)
             if not found:
-                raise OwnerFull(f"the tasks of one owner hold {surplus} bytes more than they may", _waiting(evicted))
+                raise OwnerFull(f"the tasks of one owner hold {surplus} bytes more than they may", waiting(evicted))
             evicted += found
             surplus -= found[0].counted
-        return _waiting(evicted)
+        return waiting(evicted)
 
     def evict_surplus(self, account: str, task_id: str, quota: StoreQuota) -> tuple[str, ...]:
         """Evict tasks above the bounds of numbers, after `task_id` was created; the ids of those that waited."""
         evicted: list[HeadRow] = []
         if quota.max_tasks is not None:
-            for _ in range(min(self._account(account)[0] - quota.max_tasks, _EVICTED_AT_ONCE)):
+            for _ in range(min(self._account(account)[0] - quota.max_tasks, EVICTED_AT_ONCE)):
                 evicted += self._evict(account, task_id)
         if self._max_tasks is not None:
-            most = self._max_tasks + _EVICTED_AT_ONCE
+            most = self._max_tasks + EVICTED_AT_ONCE
             ((tasks,),) = self._database.run(lambda c: query(c, self._sql.count_up_to, (most,)))
             for _ in range(tasks - self._max_tasks):
                 evicted += self._evict_of_largest(task_id)
-        return _waiting(evicted)
+        return waiting(evicted)
 
     def _account(self, account: str) -> tuple[int, int]:
         ((tasks, size),) = self._database.run(lambda c: query(c, self._sql.account, (account,)))
@@ -115,16 +112,16 @@ class Retention:
         """See `TaskStore.sweep`."""
         self._clamp_end_times(expiry.now)
         ended, more_ended, _ = self._remove_expired(True, expiry.ended, limit)
-        waiting, more_waiting, evicted = self._remove_expired(False, expiry.waiting, limit)
+        others, more_others, evicted = self._remove_expired(False, expiry.waiting, limit)
         compacted, more_logs = self._compact_expired(expiry.replay, limit)
-        if ended or waiting:
+        if ended or others:
             self._database.run(lambda c: query(c, self._sql.delete_accounts))
-        more = more_ended or more_waiting or more_logs
-        return SweepResult(removed=ended + waiting, compacted=compacted, more=more, evicted=evicted)
+        more = more_ended or more_others or more_logs
+        return SweepResult(removed=ended + others, compacted=compacted, more=more, evicted=evicted)
 
     def _clamp_end_times(self, now: int | None) -> None:
         for ended in (True, False) if now is not None else ():
-            values = {"now": now, "ended": ended, "limit": _ROWS_AT_ONCE}
+            values = {"now": now, "ended": ended, "limit": ROWS_AT_ONCE}
             self._database.run(lambda c: query(c, self._sql.clamp_end_times, values))  # noqa: B023
 
     def _remove_expired(self, ended: bool, moment: int | None, limit: int) -> tuple[int, bool, tuple[str, ...]]:
@@ -135,14 +132,14 @@ class Retention:
                 # Sweeps change rows of many accounts, in any order: one at a time, or they could deadlock.
                 query(connection, _ADVISORY_LOCK, (SWEEP_LOCK,))
                 found = query(connection, self._sql.lock_expired, (ended, moment, limit + 1))
-                chosen, more = _at_once([HeadRow._make(row) for row in found], limit)
+                chosen, more = at_once(map(HeadRow._make, found), limit)
                 self._remove(connection, chosen)
             return chosen, more
 
         if moment is None or not self._database.run(lambda c: query(c, self._sql.expired, (ended, moment))):
             return 0, False, ()
         removed, more = self._database.run(work)
-        return len(removed), more, _waiting(removed)
+        return len(removed), more, waiting(removed)
 
     def _compact_expired(self, moment: int | None, limit: int) -> tuple[int, bool]:
         """Compact expired logs; returns how many, and whether there are more."""
@@ -168,20 +165,3 @@ class Retention:
             return bool(query(connection, self._sql.compact, values))
 
         return self._database.run(work)
-
-
-def _waiting(evicted: Sequence[HeadRow]) -> tuple[str, ...]:
-    """The ids of the evicted tasks that waited for their client."""
-    return tuple(row.id for row in evicted if not row.ended)
-
-
-def _at_once(found: Sequence[HeadRow], limit: int) -> tuple[list[HeadRow], bool]:
-    """The first tasks of `found` that one transaction should change, at least one; and whether there are more."""
-    chosen: list[HeadRow] = []
-    entries = 0
-    for row in found:
-        entries += row.version
-        if chosen and (entries > _ROWS_AT_ONCE or len(chosen) == limit):
-            return chosen, True
-        chosen.append(row)
-    return chosen, False

@@ -22,7 +22,6 @@ from a2a_sync.stores import rows
 from a2a_sync.stores.base import (
     UNBOUNDED,
     AlreadySent,
-    Cursor,
     Expiry,
     HeldRequest,
     LargeResult,
@@ -45,13 +44,14 @@ from a2a_sync.stores.base import (
     revoked,
     too_large,
 )
-from a2a_sync.stores.rows import SNAPSHOT_AFTER, Batch, HeadRow, RequestRow
+from a2a_sync.stores.reading import page_of
+from a2a_sync.stores.rows import Batch, HeadRow, RequestRow
 from a2a_sync.stores.sqlite import schema
 from a2a_sync.stores.sqlite.contexts import SQLiteContexts
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.inspection import SQLiteInspection
 from a2a_sync.stores.sqlite.pubsub import UnixSocketPubSub, sockets_folder
-from a2a_sync.stores.sqlite.reading import Reading, Sizes
+from a2a_sync.stores.sqlite.reading import Reading, sizes_of
 from a2a_sync.stores.sqlite.retention import Retention
 from a2a_sync.stores.sqlite.schema import place
 from a2a_sync.stores.sqlite.webhooks import SQLiteWebhooks, WebhookRow
@@ -339,7 +339,7 @@ class SQLiteStore:
 
         reading = self._database.read(work)
         task = reading.fold()
-        if len(reading.artifacts) >= max(SNAPSHOT_AFTER, reading.covered):
+        if reading.wants_snapshot:
             self._keep_snapshot(reading, task)
         return StoredTask(task=task, version=reading.row.version, running=reading.row.token is not None)
 
@@ -375,12 +375,7 @@ class SQLiteStore:
             return page, len(found) > len(page), total
 
         page, more, total = self._database.read(work)
-        last = page[-1].row if page and more else None
-        return TaskPage(
-            tasks=tuple(reading.fold() for reading in page),
-            next=None if last is None else Cursor(last.status_ms, last.id),
-            total=total,
-        )
+        return page_of(page, more=more, total=total)
 
     def _refuse_large_page(
         self, connection: sqlite3.Connection, page: Sequence[HeadRow], query: TaskQuery, most: int
@@ -388,7 +383,7 @@ class SQLiteStore:
         if sum(row.bytes for row in page) > most:
             # Compute the exact size in the database, as the query may not include all of it.
             wanted = (query.history, query.artifacts)
-            size = sum(min(row.bytes, Sizes(connection, self._sql, row, *wanted).all) for row in page)
+            size = sum(min(row.bytes, sizes_of(connection, self._sql, row, *wanted).all) for row in page)
             if size > most:
                 raise LargeResult(size)
 

@@ -18,14 +18,10 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.stores.base import TaskBatch
-from a2a_sync.telemetry.logs import get_logger
-
-#: All implementations of pub/sub log as part of the engine.
-logger: Final = get_logger("a2a_sync.engine")
+from a2a_sync.stores.pubsub import Receiver, logger
 
 #: The path of a Unix socket may have 108 bytes on Linux and 104 elsewhere; the file name takes 24 of them.
 _MAX_FOLDER_BYTES = 75
@@ -47,7 +43,7 @@ def sockets_folder(store_path: str) -> Path:
     return Path(tempfile.gettempdir()) / f"a2a-hints-{os.getuid()}-{name}"
 
 
-class UnixSocketPubSub:
+class UnixSocketPubSub(Receiver):
     """A `PubSub` over sockets in `folder`; a forked child opens its own socket.
 
     Every message is sent to all other processes. A daemon thread named ``a2a-hints`` receives messages and calls
@@ -56,8 +52,6 @@ class UnixSocketPubSub:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._on_message: Callable[[str, TaskBatch | None], None] = _ignore
-        self._closed = False
         self.renew()
         renew_in_child(self)
 
@@ -176,10 +170,7 @@ class UnixSocketPubSub:
                 continue
             except OSError:
                 break
-            try:
-                self._on_message(message.decode(), None)
-            except Exception:
-                logger.exception("a message of another process could not be handled")
+            self._deliver(message.decode(errors="replace"))
         bound.close()
         with contextlib.suppress(OSError):
             os.unlink(own)
@@ -214,7 +205,3 @@ def _is_socket(entry: os.DirEntry[str]) -> bool:
         return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
     except FileNotFoundError:
         return False  # its process removed it after the folder was read; the other sockets still count
-
-
-def _ignore(task_id: str, batch: TaskBatch | None) -> None:
-    """The initial callback: messages before `UnixSocketPubSub.start` are discarded."""

@@ -9,20 +9,16 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any
 
 from a2a_sync.stores.base import Expiry, OwnerFull, StoreQuota, SweepResult
+from a2a_sync.stores.reading import EVICTED_AT_ONCE, ROWS_AT_ONCE, at_once, waiting
 from a2a_sync.stores.rows import HeadRow
 from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.reading import Reading
 from a2a_sync.stores.sqlite.schema import Statements, place
 
-#: At most this many tasks are evicted when a task is created; a lowered bound is reached gradually.
-_EVICTED_AT_ONCE = 2
 #: The number of owners whose tasks are compared when the store is full.
 _RANKED_AT_ONCE = 100
-#: About this many rows are deleted or changed in one transaction, as other writers wait for it.
-_ROWS_AT_ONCE = 10_000
 
 
 class _TooMuchAtOnce(Exception):
@@ -61,14 +57,14 @@ class Retention:
         if tasks >> rank:
             connection.execute(self._sql.set_rank, (rank + 1, owner))
         if create and quota.max_tasks is not None:
-            for _ in range(min(tasks - quota.max_tasks, _EVICTED_AT_ONCE)):
+            for _ in range(min(tasks - quota.max_tasks, EVICTED_AT_ONCE)):
                 evicted += self._evict(connection, owner)
         if quota.max_bytes is not None and stored > quota.max_bytes:
             evicted += self._evict_bytes(connection, owner, stored - quota.max_bytes)
         if create:
-            for _ in range(min(everywhere - len(evicted) - self._max_tasks, _EVICTED_AT_ONCE)):
+            for _ in range(min(everywhere - len(evicted) - self._max_tasks, EVICTED_AT_ONCE)):
                 evicted += self._evict_of_largest(connection)
-        return _waiting(evicted) if evicted else ()
+        return waiting(evicted) if evicted else ()
 
     def start_with_eviction(
         self, owner: str, start: Callable[[], tuple[HeadRow, tuple[str, ...]]]
@@ -80,7 +76,7 @@ class Retention:
                 row, more = start()
                 return row, evicted + more
             except _TooMuchAtOnce:
-                evicted += _waiting(self._database.write(partial(self._evict_some, owner=owner)))
+                evicted += waiting(self._database.write(partial(self._evict_some, owner=owner)))
             except OwnerFull as full:
                 # The evictions of earlier transactions are committed.
                 full.evicted = evicted
@@ -90,7 +86,7 @@ class Retention:
         evicted: list[HeadRow] = []
         entries = 0
         while surplus > 0:
-            if entries > _ROWS_AT_ONCE:
+            if entries > ROWS_AT_ONCE:
                 raise _TooMuchAtOnce
             found = self._evict(connection, owner)
             if not found:
@@ -102,7 +98,7 @@ class Retention:
 
     def _evict_some(self, connection: sqlite3.Connection, owner: str) -> list[HeadRow]:
         evicted: list[HeadRow] = []
-        while sum(row.version for row in evicted) <= _ROWS_AT_ONCE and (found := self._evict(connection, owner)):
+        while sum(row.version for row in evicted) <= ROWS_AT_ONCE and (found := self._evict(connection, owner)):
             evicted += found
         return evicted
 
@@ -137,7 +133,7 @@ class Retention:
     def _remove_all(self, connection: sqlite3.Connection, found: Sequence[HeadRow]) -> tuple[str, ...]:
         for row in found:
             self.remove(connection, row)
-        return _waiting(found)
+        return waiting(found)
 
     # -- by age -------------------------------------------------------------------------------------------------------
 
@@ -145,14 +141,14 @@ class Retention:
         """See `TaskStore.sweep`. A write transaction begins only if there is something to change."""
         self._clamp_end_times(expiry.now)
         ended, more_ended, _ = self._remove_expired(True, expiry.ended, limit)
-        waiting, more_waiting, evicted = self._remove_expired(False, expiry.waiting, limit)
+        others, more_others, evicted = self._remove_expired(False, expiry.waiting, limit)
         compacted, more_logs = self._compact_expired(expiry.replay, limit)
-        more = more_ended or more_waiting or more_logs
-        return SweepResult(removed=ended + waiting, compacted=compacted, more=more, evicted=evicted)
+        more = more_ended or more_others or more_logs
+        return SweepResult(removed=ended + others, compacted=compacted, more=more, evicted=evicted)
 
     def _clamp_end_times(self, now: int | None) -> None:
         for ended in (True, False):
-            wrong = (ended, now, _ROWS_AT_ONCE)
+            wrong = (ended, now, ROWS_AT_ONCE)
             if now is not None and self._database.read(lambda c: c.execute(self._sql.ahead, wrong).fetchone()):  # noqa: B023
                 self._database.write(lambda c: c.execute(self._sql.clamp_end_time, (now, *wrong)))  # noqa: B023
 
@@ -160,7 +156,8 @@ class Retention:
         """Remove expired tasks; returns how many, whether there are more, and the ids of those that waited."""
 
         def find(connection: sqlite3.Connection) -> tuple[list[HeadRow], bool]:
-            return _at_once(connection.execute(self._sql.expired, (ended, moment, limit + 1)).fetchall(), limit)
+            found = connection.execute(self._sql.expired, (ended, moment, limit + 1)).fetchall()
+            return at_once(map(HeadRow._make, found), limit)
 
         def work(connection: sqlite3.Connection) -> tuple[int, bool, tuple[str, ...]]:
             found, more = find(connection)
@@ -176,8 +173,9 @@ class Retention:
             return 0, False
 
         def find(connection: sqlite3.Connection) -> tuple[list[Reading], bool]:
-            found, more = _at_once(connection.execute(self._sql.compactable, (moment, limit + 1)).fetchall(), limit)
-            return [Reading.of(connection, self._sql, row, 0, True) for row in found], more
+            found = connection.execute(self._sql.compactable, (moment, limit + 1)).fetchall()
+            chosen, more = at_once(map(HeadRow._make, found), limit)
+            return [Reading.of(connection, self._sql, row, 0, True) for row in chosen], more
 
         readings, more = self._database.read(find)
         return sum(self._compact(reading) for reading in readings), more
@@ -199,20 +197,3 @@ class Retention:
             return True
 
         return self._database.write(work)
-
-
-def _waiting(evicted: Sequence[HeadRow]) -> tuple[str, ...]:
-    """The ids of the evicted tasks that waited for their client."""
-    return tuple(row.id for row in evicted if not row.ended)
-
-
-def _at_once(found: Sequence[tuple[Any, ...]], limit: int) -> tuple[list[HeadRow], bool]:
-    """The first tasks of `found` that one transaction should change, at least one; and whether there are more."""
-    chosen: list[HeadRow] = []
-    entries = 0
-    for row in map(HeadRow._make, found):
-        entries += row.version
-        if chosen and (entries > _ROWS_AT_ONCE or len(chosen) == limit):
-            return chosen, True
-        chosen.append(row)
-    return chosen, False
