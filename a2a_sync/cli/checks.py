@@ -155,10 +155,15 @@ class Probe:
 
     def ended_task(self) -> Task:
         """A task that has ended, of the first message."""
+        task = self.first_task()
+        if not task.state.terminal:
+            raise CheckSkipped(f"the task is {task.state}")
+        return task
+
+    def first_task(self) -> Task:
+        """The task of the first message."""
         if self.task is None:
             raise CheckSkipped("the agent answered without a task" if self.answered else "no message was answered")
-        if not self.task.state.terminal:
-            raise CheckSkipped(f"the task is {self.task.state}")
         return self.task
 
 
@@ -374,28 +379,22 @@ def _until_paused(items: Any) -> Iterator[Any]:
 
 @_check("get", "a task can be read again", v1="3.1.3", v03="7.3")
 def get(probe: Probe) -> str | None:
-    if probe.task is None:
-        probe.ended_task()
-    assert probe.task is not None
-    found = probe.call(GET_TASK, GetTaskRequest(id=probe.task.id))
-    if (found.id, found.state) != (probe.task.id, probe.task.state):
-        raise CheckFailed(
-            f"the task {probe.task.id} was {probe.task.state}; GetTask returned {found.id}, {found.state}"
-        )
-    if {a.artifact_id for a in found.artifacts} != {a.artifact_id for a in probe.task.artifacts}:
+    task = probe.first_task()
+    found = probe.call(GET_TASK, GetTaskRequest(id=task.id))
+    if (found.id, found.state) != (task.id, task.state):
+        raise CheckFailed(f"the task {task.id} was {task.state}; GetTask returned {found.id}, {found.state}")
+    if {a.artifact_id for a in found.artifacts} != {a.artifact_id for a in task.artifacts}:
         raise CheckFailed("GetTask returned other artifacts than the send")
     return None
 
 
 @_check("list", "tasks can be listed, page by page, without artifacts", v1="3.1.4")
 def list_tasks(probe: Probe) -> str | None:
-    if probe.task is None:
-        probe.ended_task()
-    assert probe.task is not None
-    page = probe.call(LIST_TASKS, ListTasksRequest(context_id=probe.task.context_id, page_size=1))
+    task = probe.first_task()
+    page = probe.call(LIST_TASKS, ListTasksRequest(context_id=task.context_id, page_size=1))
     if len(page.tasks) > 1:
         raise CheckFailed(f"a page for one task has {len(page.tasks)}")
-    if not page.tasks or page.tasks[0].context_id != probe.task.context_id:
+    if not page.tasks or page.tasks[0].context_id != task.context_id:
         raise CheckFailed("the task is not in the list of its context")
     if page.tasks[0].artifacts:
         raise CheckFailed("the list contains artifacts that were not asked for")
@@ -591,11 +590,9 @@ def credentials(probe: Probe) -> str | None:
 
 @_check("limit.history", "no more of the history is returned than asked for", v1="3.2.4", v03="7.3")
 def history(probe: Probe) -> str | None:
-    if probe.task is None:
-        probe.ended_task()
-    assert probe.task is not None
+    task = probe.first_task()
     for length in (0, 1):
-        found = len(probe.call(GET_TASK, GetTaskRequest(id=probe.task.id, history_length=length)).history)
+        found = len(probe.call(GET_TASK, GetTaskRequest(id=task.id, history_length=length)).history)
         if found > length and (length or probe.version != "0.3"):
             raise CheckFailed(f"{found} messages for a historyLength of {length}")
     return None
