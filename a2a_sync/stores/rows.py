@@ -16,7 +16,18 @@ from a2a_sync.codec import by_version
 from a2a_sync.concurrency import clock
 from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
 from a2a_sync.operations import Principal, RunRequest
-from a2a_sync.stores.base import Outcome, Owner, StoredWebhook, TaskHead, outcome, time_ms
+from a2a_sync.stores.base import (
+    Outcome,
+    Owner,
+    RunToken,
+    StoredWebhook,
+    TaskHead,
+    check_startable,
+    not_found,
+    outcome,
+    revoked,
+    time_ms,
+)
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -93,6 +104,28 @@ class HeadRow(NamedTuple):
             metadata={} if self.metadata is None else json.loads(self.metadata),
             compacted=self.compacted,
         )
+
+
+def owned(row: HeadRow | None, owner: Owner, task_id: str) -> HeadRow:
+    """The row of a task, which is found for its owner only."""
+    if row is None or (row.tenant, row.owner) != owner:
+        raise not_found(task_id)
+    return row
+
+
+def held(row: HeadRow | None, token: RunToken) -> HeadRow:
+    """The row of the task of a run, while it holds the task."""
+    if row is None or row.token != token.value:
+        raise revoked(token)
+    return row
+
+
+def startable(row: HeadRow | None, owner: Owner, task_id: str, after: int | None) -> HeadRow:
+    """The row of an owner's task on which a run may start (see `TaskStore.start_run`)."""
+    found = owned(row, owner, task_id)
+    running = found.token is not None
+    check_startable(task_id, TaskState(found.state), running=running, version=found.version, after=after)
+    return found
 
 
 class Batch:

@@ -41,9 +41,7 @@ from a2a_sync.stores.base import (
     TaskQuery,
     TaskVersion,
     check_open,
-    check_startable,
     not_found,
-    revoked,
     time_ms,
     too_large,
 )
@@ -207,10 +205,10 @@ class PostgresStore:
         return write.started(started, evicted)
 
     def _create(self, write: _Write, values: dict[str, Any], request: RunRequest) -> _Begun:
-        if write.max_bytes is not None and write.size > write.max_bytes:
-            raise too_large(write.task_id, write.size, write.max_bytes)
+        new = HeadRow.new(*write.owner, request)
+        write.refuse_large(new)
         statement = self._sql.starting(send=request.key is not None, webhook=request.webhook is not None)
-        row = write.batch.advance(HeadRow.new(*write.owner, request), values["new_token"])
+        row = write.batch.advance(new, values["new_token"])
         values |= {
             "tenant": row.tenant,
             "owner": row.owner,
@@ -255,10 +253,11 @@ class PostgresStore:
             if stored is not None and stored.write == write.id:
                 return _Begun(stored.row, self._state_before(connection, stored.row, len(write.batch.entries)))
             self._refuse_sent(write.owner, request, connection)
+            row = stored.row if stored is not None else None
             if adopted is not None:
-                _refuse_revoked(stored, adopted)
+                rows.held(row, adopted)
             else:
-                _refuse_unstartable(stored, write, values["after"])
+                write.refuse_large(rows.startable(row, write.owner, write.task_id, values["after"]))
             return None
 
         return self._write(write, values, attempt)
@@ -276,10 +275,8 @@ class PostgresStore:
         """See `TaskStore.append`. It is repeated for ``retry_timeout`` seconds while the database cannot be reached."""
         write = _Write(Owner(), token.task_id, events, max_task_bytes)
 
-        def refuse(stored: _Stored | None) -> None:
-            row = _refuse_revoked(stored, token)
-            if max_task_bytes is not None and row.bytes + write.size > max_task_bytes:
-                raise too_large(token.task_id, row.bytes + write.size, max_task_bytes)
+        def refuse(row: HeadRow | None) -> None:
+            write.refuse_large(rows.held(row, token))
 
         return self._append(write, refuse, token=token.value, free=end, timeout=self._retry_timeout)
 
@@ -287,8 +284,8 @@ class PostgresStore:
         """See `TaskStore.interrupt`."""
         write = _Write(owner, task_id, events)
 
-        def refuse(stored: _Stored | None) -> None:
-            check_open(task_id, TaskState(_owned(stored, owner, task_id).state))
+        def refuse(row: HeadRow | None) -> None:
+            check_open(task_id, TaskState(rows.owned(row, owner, task_id).state))
 
         return self._append(write, refuse, token=None, free=True, timeout=None)
 
@@ -304,7 +301,7 @@ class PostgresStore:
     def _append(
         self,
         write: _Write,
-        refuse: Callable[[_Stored | None], None],
+        refuse: Callable[[HeadRow | None], None],
         *,
         token: str | None,
         free: bool,
@@ -329,7 +326,7 @@ class PostgresStore:
             stored = self._judged(connection, write)
             if stored is not None and stored.write == write.id:
                 return stored.row.version
-            refuse(stored)
+            refuse(stored.row if stored is not None else None)
             return None
 
         write.batch.number(self._write(write, values, attempt, timeout=timeout), values["now_ms"])
@@ -406,7 +403,7 @@ class PostgresStore:
     def head(self, owner: Owner, task_id: str) -> TaskHead:
         """See `TaskStore.head`."""
         found = self._read(self._sql.head, (task_id,))
-        return _owned(_Stored(HeadRow._make(found[0]), 0) if found else None, owner, task_id).head()
+        return rows.owned(HeadRow._make(found[0]) if found else None, owner, task_id).head()
 
     def versions(self, task_ids: Collection[str]) -> dict[str, TaskVersion]:
         """See `TaskStore.versions`."""
@@ -597,6 +594,12 @@ class _Write:
             values["fingerprint"] = request.key.fingerprint
         return values
 
+    def refuse_large(self, row: HeadRow) -> None:
+        """Raise `TaskFull` where a task with this row would become too large."""
+        size = row.bytes + self.size
+        if self.max_bytes is not None and size > self.max_bytes:
+            raise too_large(self.task_id, size, self.max_bytes)
+
     def started(self, begun: _Begun, evicted: tuple[str, ...]) -> StartedRun:
         """The result of a statement that started a run."""
         assert self.token is not None
@@ -608,26 +611,6 @@ class _Write:
             before=begun.before,
             evicted=evicted,
         )
-
-
-def _owned(stored: _Stored | None, owner: Owner, task_id: str) -> HeadRow:
-    if stored is None or (stored.row.tenant, stored.row.owner) != owner:
-        raise not_found(task_id)
-    return stored.row
-
-
-def _refuse_revoked(stored: _Stored | None, token: RunToken) -> HeadRow:
-    if stored is None or stored.row.token != token.value:
-        raise revoked(token)
-    return stored.row
-
-
-def _refuse_unstartable(stored: _Stored | None, write: _Write, after: int | None) -> None:
-    row = _owned(stored, write.owner, write.task_id)
-    running = row.token is not None
-    check_startable(row.id, TaskState(row.state), running=running, version=row.version, after=after)
-    if write.max_bytes is not None and row.bytes + write.size > write.max_bytes:
-        raise too_large(row.id, row.bytes + write.size, write.max_bytes)
 
 
 def _filter(owner: Owner, wanted: TaskQuery) -> tuple[str, dict[str, Any]]:

@@ -39,9 +39,6 @@ from a2a_sync.stores.base import (
     TaskQuery,
     TaskVersion,
     check_open,
-    check_startable,
-    not_found,
-    revoked,
     too_large,
 )
 from a2a_sync.stores.reading import page_of
@@ -162,7 +159,7 @@ class SQLiteStore:
             if create:
                 old = HeadRow.new(owner.tenant, owner.id, request)
             else:
-                old = self._startable(connection, owner, request.task_id, after)
+                old = rows.startable(self._row(connection, request.task_id), owner, request.task_id, after)
             body = request_row.body(old.version)
             new = _limited(batch.advance(old, token.value, body), quota.max_task_bytes)
             if create:
@@ -202,7 +199,9 @@ class SQLiteStore:
         self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, max_task_bytes: int | None = None
     ) -> tuple[Entry, ...]:
         """See `TaskStore.append`."""
-        return self._append(token.task_id, events, partial(_held, token), None if end else token.value, max_task_bytes)
+        return self._append(
+            token.task_id, events, partial(rows.held, token=token), None if end else token.value, max_task_bytes
+        )
 
     def _adopt(self, old: RunToken, request: RunRequest, events: Sequence[LogEvent]) -> StartedRun:
         """See `Workers.adopt`."""
@@ -210,7 +209,7 @@ class SQLiteStore:
         batch, request_row = Batch(events), RequestRow(request, events)
 
         def work(connection: sqlite3.Connection) -> HeadRow:
-            row = _held(old, self._row(connection, old.task_id))
+            row = rows.held(self._row(connection, old.task_id), old)
             body = request_row.body(row.version)
             new = batch.advance(row, token.value, body)
             self._update(connection, row, new)
@@ -226,7 +225,7 @@ class SQLiteStore:
         """See `TaskStore.interrupt`."""
 
         def open_(row: HeadRow | None) -> HeadRow:
-            found = _owned(row, owner, task_id)
+            found = rows.owned(row, owner, task_id)
             check_open(task_id, TaskState(found.state))
             return found
 
@@ -236,7 +235,7 @@ class SQLiteStore:
         """See `TaskStore.delete`."""
 
         def work(connection: sqlite3.Connection) -> None:
-            self._retention.remove(connection, _owned(self._row(connection, task_id), owner, task_id))
+            self._retention.remove(connection, rows.owned(self._row(connection, task_id), owner, task_id))
 
         self._database.write(work)
 
@@ -258,12 +257,6 @@ class SQLiteStore:
         # A response is sent when the run ends or is interrupted.
         self._database.write(work, check_file=token is None or batch.change.ends)
         return batch.entries
-
-    def _startable(self, connection: sqlite3.Connection, owner: Owner, task_id: str, after: int | None) -> HeadRow:
-        row = _owned(self._row(connection, task_id), owner, task_id)
-        running = row.token is not None
-        check_startable(task_id, TaskState(row.state), running=running, version=row.version, after=after)
-        return row
 
     def _insert(self, connection: sqlite3.Connection, row: HeadRow) -> HeadRow:
         values = (*row[1:6], row.ended, *row[6:], now := _now_ms(), now)
@@ -292,7 +285,7 @@ class SQLiteStore:
     def head(self, owner: Owner, task_id: str) -> TaskHead:
         """See `TaskStore.head`."""
         row = self._database.read(lambda connection: self._row(connection, task_id))
-        return _owned(row, owner, task_id).head()
+        return rows.owned(row, owner, task_id).head()
 
     def versions(self, task_ids: Collection[str]) -> dict[str, TaskVersion]:
         """See `TaskStore.versions`."""
@@ -309,7 +302,7 @@ class SQLiteStore:
         """See `TaskStore.request`."""
 
         def work(connection: sqlite3.Connection) -> HeldRequest | None:
-            row = _owned(self._row(connection, task_id), owner, task_id)
+            row = rows.owned(self._row(connection, task_id), owner, task_id)
             if row.token is None:
                 return None
             body = self._body(connection, row.key, 0)
@@ -332,7 +325,7 @@ class SQLiteStore:
         """See `TaskStore.load`."""
 
         def work(connection: sqlite3.Connection) -> Reading:
-            row = _owned(self._row(connection, task_id), owner, task_id)
+            row = rows.owned(self._row(connection, task_id), owner, task_id)
             if refuse_above is not None and row.bytes > refuse_above:
                 raise LargeResult(row.bytes)
             return Reading.of(connection, self._sql, row, history, artifacts, max_bytes)
@@ -349,7 +342,7 @@ class SQLiteStore:
         """See `TaskStore.log`."""
 
         def work(connection: sqlite3.Connection) -> tuple[HeadRow, Sequence[tuple[int, bytes, int]]]:
-            row = _owned(self._row(connection, task_id), owner, task_id)
+            row = rows.owned(self._row(connection, task_id), owner, task_id)
             span = (place(row.key, min(max(after, 0), row.version)), place(row.key, row.version))
             found = connection.execute(self._sql.log, (*span, limit))
             return row, found.fetchall() if max_bytes is None or row.bytes <= max_bytes else _within(found, max_bytes)
@@ -392,10 +385,10 @@ class SQLiteStore:
         return None if found is None else HeadRow._make(found)
 
     def _current(self, connection: sqlite3.Connection, token: RunToken) -> HeadRow:
-        return _held(token, self._row(connection, token.task_id))
+        return rows.held(self._row(connection, token.task_id), token)
 
     def _key(self, connection: sqlite3.Connection, owner: Owner, task_id: str) -> int:
-        return _owned(self._row(connection, task_id), owner, task_id).key
+        return rows.owned(self._row(connection, task_id), owner, task_id).key
 
     def _body(self, connection: sqlite3.Connection, key: int, number: int) -> bytes:
         body: bytes = connection.execute(self._sql.entry, (place(key, number),)).fetchone()[0]
@@ -460,18 +453,6 @@ def _within(found: Iterable[tuple[int, bytes, int]], max_bytes: int) -> list[tup
 
 def _now_ms() -> int:
     return clock.time_ns() // 1_000_000
-
-
-def _held(token: RunToken, row: HeadRow | None) -> HeadRow:
-    if row is None or row.token is None or row.token != token.value:
-        raise revoked(token)
-    return row
-
-
-def _owned(row: HeadRow | None, owner: Owner, task_id: str) -> HeadRow:
-    if row is None or (row.tenant, row.owner) != owner:
-        raise not_found(task_id)
-    return row
 
 
 def _limited(row: HeadRow, most: int | None) -> HeadRow:
