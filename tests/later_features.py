@@ -267,7 +267,7 @@ FEATURES = (
             "gunicorn.requests": "*",
             "gunicorn.worker": (
                 "BufferedThreadWorker._count BufferedThreadWorker._serve BufferedThreadWorker.get_thread_pool"
-                " BufferedThreadWorker.handle_request BufferedThreadWorker.notify _Outcome _Threads"
+                " BufferedThreadWorker._exchange BufferedThreadWorker.notify _Outcome _Threads"
             ),
             "engine.chunks": "*",
             "engine.run": "Run._queue Run.flush Run._flush_in_background Run._raise_flush_error",
@@ -294,6 +294,20 @@ FEATURES = (
             "wsgi.connection": "Abortable Connection.has_socket",
             "gunicorn": "_stop_at_early_signals",
             "gunicorn.gevent": "_ignore_cut_off",
+        },
+    ),
+    Feature(
+        "event streams that keep no thread of gunicorn while they have no event",
+        "b7b7830",
+        {
+            "gunicorn.worker": (
+                "_Paused BufferedThreadWorker.handle_request BufferedThreadWorker._resume"
+                " BufferedThreadWorker.wait_for_and_dispatch_events"
+            ),
+            "wsgi.streaming": (
+                "EventStreamBody.allow_pauses EventStreamBody.forbid_pauses EventStreamBody.is_due EventStreamBody._poll"
+                " EventStreamBody.resume_at_event EventStreamBody._wake _PATIENCE"
+            ),
         },
     ),
     Feature(
