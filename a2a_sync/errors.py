@@ -17,7 +17,8 @@
     │   ├── InvalidAgentResponseError, ExtendedAgentCardNotConfiguredError
     │   └── ExtensionSupportRequiredError, VersionNotSupportedError
     ├── TransportError                          no usable answer arrived; raised by clients only
-    │   ├── ConnectError, StreamInterruptedError, HTTPStatusError, MalformedResponseError
+    │   ├── ConnectError, CertificateRefusedError, StreamInterruptedError
+    │   ├── HTTPStatusError, MalformedResponseError
     │   ├── TransportTimeoutError               also a TimeoutError
     │   └── TokenError, CardNotFoundError, CardSignatureError, CardAuthError (also a ValueError)
     ├── NoTaskError                             the agent answered with a message; also an AttributeError
@@ -52,6 +53,7 @@ __all__ = [
     "CardAuthError",
     "CardNotFoundError",
     "CardSignatureError",
+    "CertificateRefusedError",
     "ConnectError",
     "ContentTypeNotSupportedError",
     "DataPartError",
@@ -458,6 +460,10 @@ class TransportError(A2AError):
 
 class ConnectError(TransportError):
     """The agent could not be reached; the request was not sent."""
+
+
+class CertificateRefusedError(TransportError):
+    """The agent refused the client certificate, or requires one; the request had no effect."""
 
 
 class TransportTimeoutError(TransportError, TimeoutError):

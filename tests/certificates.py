@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import ssl
 from pathlib import Path
 
 from cryptography import x509
@@ -40,6 +41,24 @@ class Authority:
         )
         (self._folder / f"{names[0]}.key").write_bytes(text)
         return self._write(names[0], certificate), str(self._folder / f"{names[0]}.key")
+
+    def revoke(self, certificate: str, server: ssl.SSLContext) -> None:
+        """Revoke the certificate at a path: from now on `server` refuses it."""
+        now = datetime.datetime.now(datetime.UTC)
+        serial = x509.load_pem_x509_certificate(Path(certificate).read_bytes()).serial_number
+        revoked = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now).build()
+        revocations = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._name)
+            .last_update(now - datetime.timedelta(days=1))
+            .next_update(now + datetime.timedelta(days=1))
+            .add_revoked_certificate(revoked)
+            .sign(self._key, hashes.SHA256())
+        )
+        path = self._folder / "revocations.pem"
+        path.write_bytes(revocations.public_bytes(serialization.Encoding.PEM))
+        server.load_verify_locations(path)
+        server.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
     def _certificate(
         self, subject: x509.Name, key: ec.EllipticCurvePublicKey, names: list[str], days: int = 1

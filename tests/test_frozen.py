@@ -438,6 +438,7 @@ def test_a_task_in_an_older_file_is_continued(old_app: A2AApp) -> None:
 URNS = {
     "urn:a2a-sync:ask:1",
     "urn:a2a-sync:chat:1",
+    "urn:a2a-sync:console:link",
     "urn:a2a-sync:console:open",
     "urn:a2a-sync:console:remote",
     "urn:a2a-sync:idempotent-send:1",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import io
 import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -234,10 +235,14 @@ class _Connection(GuardedConnection):
             self.send(whole)
 
     def send(self, data: bytes) -> None:
-        if self._held is None:
-            super().send(data)  # type: ignore[misc]
-        else:
+        if self._held is not None:
             self._held.append(data)
+            return
+        try:
+            super().send(data)  # type: ignore[misc]
+        except (ssl.SSLEOFError, ConnectionError):
+            _raise_alert(self.sock)
+            raise
 
     @property
     def response_class(self) -> type[http.client.HTTPResponse]:
@@ -294,6 +299,18 @@ class _HeaderLines:
 
     def close(self) -> None:
         self._fp.close()
+
+
+def _raise_alert(sock: socket.socket | None) -> None:
+    """Raise the alert with which the server has refused a broken connection, where one has arrived before the end."""
+    try:
+        if isinstance(sock, ssl.SSLSocket):
+            sock.recv(1)
+    except ssl.SSLError as error:
+        if "ALERT" in (error.reason or ""):
+            raise
+    except OSError:
+        pass
 
 
 def _shutdown_read(sock: socket.socket) -> None:

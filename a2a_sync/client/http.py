@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import ssl
 import threading
 from collections.abc import Callable, Mapping
@@ -41,6 +42,7 @@ from a2a_sync.concurrency.alarms import Alarm, AlarmClock
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.errors import (
     CardAuthError,
+    CertificateRefusedError,
     ConnectError,
     HTTPStatusError,
     MalformedResponseError,
@@ -504,6 +506,11 @@ def transport_error(
     text = _describe(cause, error_context)
     if deadline.expired:
         return deadline_exceeded(error_context)
+    if isinstance(cause, ssl.SSLError) and (alert := _CERTIFICATE_ALERT.search(cause.reason or "")):
+        reason = alert[1].replace("_", " ").lower()
+        if reason == "certificate required":
+            return CertificateRefusedError("the agent requires a client certificate", **error_context.fields())
+        return CertificateRefusedError(f"the agent refused the client certificate: {reason}", **error_context.fields())
     # First: for urllib3, a refused connection is one of its timeouts.
     if opening and _is_before_sending(error):
         return ConnectError(f"could not connect: {text}", **error_context.fields("connect"))
@@ -555,6 +562,8 @@ def _root_cause(error: BaseException) -> BaseException:
     return error
 
 
+#: How `ssl` reports that a server refused the certificate of the client: servers send these alerts for nothing else.
+_CERTIFICATE_ALERT = re.compile("ALERT_(.*CERTIFICATE.*|UNKNOWN_CA|ACCESS_DENIED)")
 #: How `ssl` reports a response that is not TLS, by release of OpenSSL.
 _NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "UNKNOWN_PROTOCOL", "HTTP_REQUEST"}
 

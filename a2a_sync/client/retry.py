@@ -18,12 +18,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from threading import Event
 from typing import ClassVar, Final, TypeVar
 
 from a2a_sync.client.deadlines import NEVER, Deadline
 from a2a_sync.errors import (
+    CertificateRefusedError,
     ConnectError,
     HTTPStatusError,
     MalformedResponseError,
@@ -118,7 +120,9 @@ def is_transient(error: Exception) -> bool:
     if isinstance(error, HTTPStatusError):
         return error.status_code in _TRANSIENT_STATUSES
     if isinstance(error, TransportError):
-        return not isinstance(error, (MalformedResponseError, TokenError, SubscriptionRefusedError))
+        return not isinstance(
+            error, (CertificateRefusedError, MalformedResponseError, TokenError, SubscriptionRefusedError)
+        )
     return isinstance(error, OverloadedError)
 
 
@@ -171,6 +175,12 @@ READ_ONCE = Policy(_is_broken_connection, once=True)
 RESUME = Policy(is_transient, exhausted=(StreamInterruptedError, "the stream was cut and could not be resumed"))
 #: The state of a task, asked for until the task has paused.
 POLL = Policy(is_transient)
+
+
+#: Called in the context of a call with the failure of a retry, and with None when a later attempt has succeeded.
+RETRY_OBSERVER: Final[ContextVar[Callable[[Exception | None], None] | None]] = ContextVar(
+    "retry_observer", default=None
+)
 
 
 # -- the loop -----------------------------------------------------------------------------------------------------------
@@ -244,8 +254,11 @@ class RetryLoop:
                     raise
                 if self.policy.slow_is_progress and time.monotonic() - began > self.retry.max_backoff:
                     self._backoff.reset()
+                if first is not None:
+                    self._report(failure)
                 first, error, self.retrying = first or failure, failure, True
             else:
+                self._report(None)
                 if until is None or until(result):
                     return result
                 first = error = None
@@ -289,6 +302,11 @@ class RetryLoop:
             error.task_id = error.task_id or self.task_id
             raise error
         raise self._timed_out(f"the total timeout expired ({describe(error)})", error) from error
+
+    def _report(self, failure: Exception | None) -> None:
+        observer = RETRY_OBSERVER.get()
+        if observer is not None and (failure is not None or self.retrying):
+            observer(failure)
 
     def _pause_after(self, error: Exception) -> None:
         self.check_deadline(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from a2a_sync.card import (
@@ -32,6 +32,11 @@ _PASSWORD = {"user": "User", "secret": "Password"}  # nosec B105
 _CLIENT = {"token_url": "Token URL", "user": "Client id", "secret": "Client secret"}  # nosec B105
 
 
+CERTIFICATE_FORM = CredentialForm(
+    "Client certificate", {}, "Renew it in the file of --cert, or start the console with --cert FILE."
+)
+
+
 def credential_forms(card: AgentCard) -> list[CredentialForm]:
     """The forms for the schemes that `card` declares; where it declares none, one for a token and one for a password."""
     forms = [form for name, scheme in card.security_schemes.items() for form in _forms(name, scheme)]
@@ -45,7 +50,7 @@ def _forms(name: str, scheme: Any) -> list[CredentialForm]:
     if isinstance(scheme, HTTPAuthSecurityScheme) and scheme.scheme.lower() == "basic":
         return [CredentialForm(name, _PASSWORD)]
     if isinstance(scheme, MutualTlsSecurityScheme):
-        return [CredentialForm(name, {}, "A client certificate: start the console with --cert FILE.")]
+        return [replace(CERTIFICATE_FORM, scheme=name)]
     token = CredentialForm(name, _TOKEN, "Sent as a bearer token.")
     if isinstance(scheme, OAuth2SecurityScheme) and isinstance(scheme.flow, ClientCredentialsOAuthFlow):
         note = f"The card names {scheme.flow.token_url}; the secret is sent to the URL that you enter."

@@ -13,6 +13,8 @@ from a2a_sync.console.markup import clean
 
 #: In the metadata of a task here: the ids of the task at the agent.
 REMOTE = "urn:a2a-sync:console:remote"
+#: In its metadata while the connection to the agent is lost: why. It is empty when there is one again.
+LINK = "urn:a2a-sync:console:link"
 #: Frames that are kept of an agent, and their bytes; the oldest task loses its frames first.
 _MAX_FRAMES, _MAX_FRAME_BYTES = 10_000, 64 * 1024 * 1024
 #: Characters of a frame that a page shows.

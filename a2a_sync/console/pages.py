@@ -41,8 +41,7 @@ from a2a_sync.console.access import (
 )
 from a2a_sync.console.cardview import card_violations, describe_scheme, signature_state
 from a2a_sync.console.files import file_headers, file_name, shown_type
-from a2a_sync.console.forms import credential_forms
-from a2a_sync.console.frames import REMOTE, frame_row
+from a2a_sync.console.frames import LINK, REMOTE, frame_row
 from a2a_sync.console.live import LogStream, log_rows
 from a2a_sync.console.markup import PageMarkdown, as_tree, clean, cut, is_link
 from a2a_sync.console.operate import MINUTES, Explanation, explain, read_state
@@ -372,7 +371,7 @@ class Pages:
             card=card,
             violations=card_violations(card) if place.remote is None or place.remote.reachable else [],
             remote=place.remote,
-            forms=[] if place.remote is None else credential_forms(card),
+            forms=[] if place.remote is None else place.remote.forms(),
             signature=signature_state(card, place.remote),
             card_json=json.dumps(by_version("1.0").dump(card), indent=2, ensure_ascii=False),
             recent=recent,
@@ -431,7 +430,8 @@ class Pages:
         record = read_record(place.app.store, place.owner, task_id, place.reserve)
         after = _number(place.request.args.get("after", ""))
         log = place.app.store.log(place.owner, task_id, after=after, limit=ROWS, max_bytes=1024 * 1024)
-        rows = [row_of(entry) for entry in log.entries]
+        # What was added after the record comes with the stream.
+        rows = [row_of(entry) for entry in log.entries if entry.number <= record.version]
         first = next((message for message in record.task.history if message.role is Role.USER), None)
         address = address_of_agent(place, mounted=self._mounted)
         card = place.app.agent_card(address)
@@ -452,13 +452,13 @@ class Pages:
             beside=f"{quote(place.name)}/t/{quote(task_id, safe='')}{place.query}",
             rows=rows,
             after=after,
-            more=rows[-1]["n"] if rows and rows[-1]["n"] < log.version else None,
-            follows=not rows or rows[-1]["n"] >= log.version,
+            more=rows[-1]["n"] if rows and rows[-1]["n"] < record.version else None,
+            follows=not rows or rows[-1]["n"] >= record.version,
             mine=place.owner == place.own,
             card_name=card.name,
             remote=place.remote,
             remote_ids=remote_ids,
-            forms=[] if place.remote is None or not place.remote.is_unsent(task_id) else credential_forms(card),
+            forms=[] if place.remote is None or not place.remote.is_unsent(task_id) else place.remote.forms(),
             frames=[] if place.remote is None else [frame_row(one) for one in place.remote.frames.of_task(task_id)],
             commands=commands.of_task(known_id),
             first=first,
@@ -489,7 +489,8 @@ class Pages:
                 return self._message(request, 502, f"The task cannot be opened: {error}")
             return redirect(f"{place.base}/t/{quote(self._start(place, open_message(task)), safe='')}")
         try:
-            place.remote.use_credentials(form)
+            # A certificate is in a file, and has no form.
+            place.remote.try_again() if "again" in form else place.remote.use_credentials(form)
         except (ValueError, UnsafeURLError) as error:
             return self._message(request, 400, f"These credentials cannot be used: {error}")
         task_id = form.get("task", "")
@@ -582,8 +583,12 @@ class Pages:
         return link_of
 
     def _explanation(self, place: Place, record: Record) -> Explanation | None:
-        """Why nothing happens in a task of this process, for operators: a stack shows code."""
-        if not place.viewer.operator or place.remote is not None or place.app.store.inspection is None:
+        """Why nothing happens in a task: of this process, for operators, because a stack shows code; or of an agent elsewhere."""
+        if place.remote is not None:
+            lost = record.task.metadata.get(LINK)
+            paused = not lost or record.task.state.paused
+            return None if paused else Explanation(f"The connection to the agent is lost; trying again. ({lost})")
+        if not place.viewer.operator or place.app.store.inspection is None:
             return None
         return explain(place.app, place.owner, record)
 

@@ -18,13 +18,15 @@ from urllib.parse import urlsplit
 from a2a_sync.agent.executor import RequestContext
 from a2a_sync.card import AgentCard, create_agent_card
 from a2a_sync.client import Client, Frame, TaskStream
-from a2a_sync.console.forms import credentials_of
-from a2a_sync.console.frames import REMOTE, FrameLog
+from a2a_sync.client.retry import RETRY_OBSERVER, describe
+from a2a_sync.console.forms import CERTIFICATE_FORM, CredentialForm, credential_forms, credentials_of
+from a2a_sync.console.frames import LINK, REMOTE, FrameLog
 from a2a_sync.console.snippets import Credential
 from a2a_sync.errors import (
     A2AError,
     CardAuthError,
     CardSignatureError,
+    CertificateRefusedError,
     HTTPStatusError,
     TaskNotCancelableError,
     TransportError,
@@ -76,6 +78,7 @@ class RemoteAgent:
         self._target = url
         self.frames: FrameLog = FrameLog()
         self.wants_credentials: bool = False
+        self._wants_certificate = False
         self._options = dict(options)
         self._trusted_keys = trusted_keys
         self._unsent: OrderedDict[str, Message] = OrderedDict()
@@ -115,11 +118,19 @@ class RemoteAgent:
             ValueError: they cannot be sent.
         """
         self._options["auth"] = credentials_of(form, self.card(), self._options.get("auth"))
-        self.wants_credentials = False
+        self.try_again()
+
+    def try_again(self) -> None:
+        """Make new connections, with the certificate that is now in its file."""
+        self.wants_credentials = self._wants_certificate = False
         self._failure = (0.0, "")
         self._signature = ""
         # Streams of the old client go on.
         self._make_client()
+
+    def forms(self) -> list[CredentialForm]:
+        """The forms for what the agent requires."""
+        return [CERTIFICATE_FORM] if self._wants_certificate else credential_forms(self.card())
 
     # -- the card --
 
@@ -167,40 +178,51 @@ class RemoteAgent:
     def _note_refusal(self, error: A2AError) -> bool:
         refused = is_refusal(error)
         self.wants_credentials = self.wants_credentials or refused
+        self._wants_certificate = self._wants_certificate or isinstance(error, CertificateRefusedError)
         return refused
 
     # -- runs --
 
     def execute(self, context: RequestContext) -> None:
         """Send the message of the task, or open the task that it names, and follow it until it pauses."""
-        with self._recording(context.task_id):
+        mirror = _Mirror(context, self.client.get_task)
+        with self._recording(context.task_id, mirror.note_link):
             message = self._unsent.pop(context.task_id, context.message)
             known = context.task.metadata.get(REMOTE)
             ids = known if isinstance(known, dict) else {}
-            mirror = _Mirror(context, self.client.get_task)
             try:
                 self._follow(context, mirror, message, str(ids.get("task", "")), str(ids.get("context", "")))
             except (A2AError, ValueError) as error:
                 if isinstance(error, A2AError) and self._note_refusal(error):
-                    self._ask_for_credentials(context, message, mirror.task_id)
+                    self._ask_for_credentials(context, message, mirror.task_id, error)
                 else:
-                    _emit(context, _status(context, TaskState.FAILED, str(error)))
+                    lost = isinstance(error, TransportError) and mirror.task_id
+                    more = (
+                        " The task may continue at the agent: open it from the tasks that the agent lists."
+                        if lost
+                        else ""
+                    )
+                    _emit(context, _status(context, TaskState.FAILED, f"{error}{more}"))
 
     @contextmanager
-    def _recording(self, task_id: str) -> Iterator[None]:
-        mark = _current.set(task_id)
+    def _recording(self, task_id: str, observer: Callable[[Exception | None], None] | None = None) -> Iterator[None]:
+        mark, observed = _current.set(task_id), RETRY_OBSERVER.set(observer)
         try:
             yield
         finally:
             _current.reset(mark)
+            RETRY_OBSERVER.reset(observed)
 
-    def _ask_for_credentials(self, context: RequestContext, message: Message, taken: str) -> None:
+    def _ask_for_credentials(self, context: RequestContext, message: Message, taken: str, error: A2AError) -> None:
         """Ask for other credentials; with them the message is sent, or the task with the id `taken` that has it is followed."""
         text = "The agent requires credentials. Enter them on this page; the message is then sent again."
         if taken:
             message = replace(message, metadata={OPEN: taken})
             text = "The agent accepts the credentials no longer: they have expired, or they were revoked. Enter others on this"
             text += " page, which then continues where it was."
+        if isinstance(error, CertificateRefusedError):
+            text = f"The connection failed: {error.message}. Put a valid certificate into the file of --cert, then try again on"
+            text += " this page."
         self._unsent[context.task_id] = message
         while len(self._unsent) > _MAX_UNSENT:
             self._unsent.popitem(last=False)
@@ -271,7 +293,7 @@ def open_message(task: Task) -> Message:
 
 def is_refusal(error: A2AError) -> bool:
     """The agent has refused the credentials of the client, or misses some."""
-    if isinstance(error, (UnauthenticatedError, CardAuthError)):
+    if isinstance(error, (UnauthenticatedError, CardAuthError, CertificateRefusedError)):
         return True
     if isinstance(error, HTTPStatusError) and error.status_code == 401:
         return True
@@ -286,6 +308,7 @@ class _Mirror:
         self._read = read
         self._seen = {message.message_id for message in context.task.history}
         self.paused = False
+        self._link = context.task.metadata.get(LINK, "")
         #: The id of the task at the agent, once an event of it has come.
         self.task_id = ""
 
@@ -334,6 +357,13 @@ class _Mirror:
         ids = {"task": task_id, "context": event.context_id}
         if self._context.task.metadata.get(REMOTE) != ids:
             self._emit(TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING), metadata={REMOTE: ids}))
+
+    def note_link(self, failure: Exception | None) -> None:
+        """Store why the connection to the agent is lost, or that there is one again."""
+        reason = "" if failure is None else describe(failure)
+        if reason != self._link:
+            self._link = reason
+            self._emit(TaskStatusUpdateEvent(status=TaskStatus(state=TaskState.WORKING), metadata={LINK: reason}))
 
     def _add_message(self, message: Message) -> None:
         if message.message_id not in self._seen:

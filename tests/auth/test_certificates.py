@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from werkzeug.serving import make_server
 
-from a2a_sync import A2AApp, AgentCard, Client
+from a2a_sync import A2AApp, Agent, AgentCard, Client, Limits, Message, RequestContext
 from a2a_sync.auth.schemes import MTLSAuth
 from a2a_sync.card import AgentInterface
-from a2a_sync.errors import AgentError, ConnectError, TransportError
+from a2a_sync.errors import AgentError, CertificateRefusedError, ConnectError, TransportError
 from a2a_sync.wsgi.options import HTTPOptions
 from tests.auth.test_admission import Known, caller_of, served
 from tests.certificates import Authority
@@ -32,10 +32,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @contextmanager
-def serving(app: Any, authority: Authority) -> Iterator[str]:
+def serving(
+    app: Any, authority: Authority, *, prepare: Callable[[ssl.SSLContext], object] | None = None
+) -> Iterator[str]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.ca)
     context.load_cert_chain(*authority.issue("127.0.0.1", "localhost"))
     context.verify_mode = ssl.CERT_OPTIONAL
+    if prepare is not None:
+        prepare(context)
     server = make_server("127.0.0.1", 0, app, threaded=True, ssl_context=context)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -45,6 +49,17 @@ def serving(app: Any, authority: Authority) -> Iterator[str]:
         server.shutdown()
         thread.join(60)
         server.server_close()
+
+
+class Forever(Agent):
+    """Streams until its task is canceled."""
+
+    name = "forever"
+
+    def handle_message(self, message: Message, context: RequestContext) -> Iterator[str]:
+        while True:
+            context.sleep(0.05)
+            yield "more "
 
 
 def trusting(authority: Authority, certificate: tuple[str, str] | None = None) -> requests.Session:
@@ -65,6 +80,62 @@ def test_the_connection_says_whose_certificate_it_is(authority: Authority) -> No
 
     assert refused.value.reason == "UNAUTHENTICATED"
     assert task.artifacts[0].parts[0].data["id"] == r"CN=ada,O=Engines\, Ltd"  # type: ignore[union-attr]
+
+
+def require_certificates(server: ssl.SSLContext) -> None:
+    server.verify_mode = ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize(
+    ("refusal", "text"),
+    [
+        ("expired", "the agent refused the client certificate: certificate expired"),
+        ("revoked", "the agent refused the client certificate: certificate revoked"),
+        ("unknown", "the agent refused the client certificate: unknown ca"),
+        ("none", "the agent requires a client certificate"),
+    ],
+)
+def test_a_refused_certificate_is_named_and_not_tried_again(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture, refusal: str, text: str
+) -> None:
+    servers: list[ssl.SSLContext] = []
+    with (
+        A2AApp(Known(), auth=MTLSAuth()) as app,
+        serving(app, authority, prepare=lambda server: (servers.append(server), require_certificates(server))) as url,
+    ):
+        certificates: dict[str, Callable[[], tuple[str, str] | None]] = {
+            "expired": lambda: authority.issue("expired", days=-1),
+            "revoked": lambda: authority.issue("revoked"),
+            "unknown": lambda: Authority(tmp_path).issue("unknown"),
+            "none": lambda: None,
+        }
+        certificate = certificates[refusal]()
+        if refusal == "revoked" and certificate is not None:
+            authority.revoke(certificate[0], servers[0])
+        caplog.set_level("INFO", "a2a_sync")
+        # The server closes the connection before or after the request has been written.
+        for _ in range(20):
+            with Client(url, verify=authority.ca, cert=certificate) as client:
+                with pytest.raises(CertificateRefusedError) as error:
+                    client.get_task("t")
+                assert error.value.message == text
+        assert "retrying" not in caplog.text
+
+
+def test_a_certificate_that_is_revoked_ends_a_stream_when_it_is_cut(authority: Authority) -> None:
+    certificate = authority.issue("cut")
+    servers: list[ssl.SSLContext] = []
+    with (
+        A2AApp(Forever(), auth=MTLSAuth(), limits=Limits(max_stream_age=0.4)) as app,
+        serving(app, authority, prepare=servers.append) as url,
+        Client(url, verify=authority.ca, cert=certificate) as client,
+    ):
+        stream = client.stream("go")
+        next(iter(stream))
+        authority.revoke(certificate[0], servers[0])
+        with pytest.raises(CertificateRefusedError, match="certificate revoked") as error:
+            list(stream)
+        assert error.value.last_event_id == stream.last_event_id
 
 
 CN, ORGANIZATION, UNIT = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME

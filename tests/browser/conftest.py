@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -131,8 +132,8 @@ def serve(name: str, *, workers: int = 1, **environment: str) -> Iterator[str]:
 
 
 @contextmanager
-def served(app: A2AApp, port: int = 0) -> Iterator[str]:
-    """The address of an app of this process, whose state the test can change."""
+def listening(app: A2AApp, port: int = 0) -> Iterator[str]:
+    """The address of an app of this process, which goes on when it is no longer served."""
     server = make_server(HOST, port, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -141,8 +142,17 @@ def served(app: A2AApp, port: int = 0) -> Iterator[str]:
     finally:
         server.shutdown()
         thread.join(60)
-        app.close(1.0)
         server.server_close()
+
+
+@contextmanager
+def served(app: A2AApp, port: int = 0) -> Iterator[str]:
+    """The address of an app of this process, whose state the test can change."""
+    with listening(app, port) as url:
+        try:
+            yield url
+        finally:
+            app.close(1.0)
 
 
 def console_for(*arguments: str) -> Iterator[str]:
@@ -208,6 +218,16 @@ def jwt() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def oauth() -> Iterator[str]:
+    yield from serve("oauth")
+
+
+@pytest.fixture(scope="module")
+def openid() -> Iterator[str]:
+    yield from serve("openid")
+
+
+@pytest.fixture(scope="module")
 def site() -> Iterator[str]:
     """A web site in Flask with a login of its own, and the storyteller below ``/agents/story``."""
     yield from serve("site")
@@ -236,6 +256,33 @@ def workers_listed(visit: Visit, url: str) -> int:
         client.send("show")
     visit.page.reload()
     return visit.page.locator("#workers td:has-text('in ')").count()
+
+
+def copied_commands(visit: Visit, rows: str) -> list[tuple[str, str]]:
+    """The commands that the buttons of some rows copy, and those that send the first message again, by their language."""
+    visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visit.page.click("summary:has-text('Send the first message again')")
+    buttons = [("curl", "[data-copy=curl]"), ("Python", "[data-copy=python]")]
+    for number in range(visit.page.locator(rows).count()):
+        row = f"{rows} >> nth={number}"
+        visit.page.click(f"{row} >> summary")
+        buttons += [(label, f"{row} >> button:text-is('Copy as {label}')") for label in ("curl", "Python")]
+    copied = []
+    for label, button in buttons:
+        element = visit.page.locator(button).element_handle()
+        element.click()
+        wait_until(visit, lambda element=element: element.inner_text() == "Copied")
+        copied.append((label, visit.page.evaluate("navigator.clipboard.readText()")))
+    return copied
+
+
+def run_command(label: str, command: str, **variables: str) -> str:
+    """What a copied command prints."""
+    program = ["bash", "-c"] if label == "curl" else [sys.executable, "-c"]
+    environment = {**os.environ, **variables}
+    done = subprocess.run([*program, command], capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 0, (command, done)
+    return done.stdout
 
 
 def task_id(visit: Visit) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -16,7 +18,7 @@ from a2a_sync.auth import BearerAuth, MTLSAuth
 from a2a_sync.console.access import _write_credentials
 from tests.auth.test_certificates import serving
 from tests.browser.agents import BRIEF, Story
-from tests.browser.conftest import Visit, console_for, served, wait_until, words
+from tests.browser.conftest import Visit, console_for, listening, served, wait_until, words
 from tests.browser.test_access import replace_cookie, token
 from tests.certificates import Authority
 
@@ -176,3 +178,60 @@ def test_a_token_that_an_agent_revokes_in_the_middle_of_a_task_is_replaced_on_it
             with Client(url, auth="second") as client:
                 (task,) = client.list_tasks().tasks
                 assert [message.text for message in task.history if message.role.value == "user"] == ["wait 4000"]
+
+
+def test_a_certificate_that_an_agent_refuses_in_the_middle_of_a_task_is_named_at_once_and_replaced(
+    visit: Window, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    # With its key, as one file.
+    shown = tmp_path / "shown.pem"
+
+    def issue() -> str:
+        certificate, key = authority.issue("ada")
+        shown.write_text(Path(certificate).read_text() + Path(key).read_text())
+        return certificate
+
+    certificate = issue()
+    servers: list[ssl.SSLContext] = []
+    agent = A2AApp(Story(), auth=MTLSAuth(), limits=BRIEF)
+    with agent, serving(agent, authority, prepare=servers.append) as url:
+        for address in console_for(url, "--cert", str(shown), "--cacert", authority.ca):
+            window = visit(address)
+            window.log_in()
+            begin(window)
+            # The stream that is open goes on; the next connection is refused.
+            authority.revoke(certificate, servers[0])
+            window.wait_state("auth-required")
+            refused = "The connection failed: the agent refused the client certificate: certificate revoked."
+            assert words(window).count(refused) == 1
+            window.page.wait_for_selector("#credentials")
+            assert "Renew it in the file of --cert" in window.page.inner_text("#credentials")
+            window.check_access()
+            window.check()
+            window.shoot("certificate-desktop")
+            window.page.click("button:text-is('Try again')")
+            window.page.wait_for_selector(f":nth-match(#live .turn:has-text('{refused}'), 2)")
+            window.wait_state("auth-required")
+            issue()
+            window.page.click("button:text-is('Try again')")
+            check_whole(window)
+
+
+def test_a_lost_connection_to_an_agent_is_shown_until_there_is_one_again(visit: Window) -> None:
+    with A2AApp(Story(), limits=BRIEF) as agent, ExitStack() as servers:
+        url = servers.enter_context(listening(agent))
+        for address in console_for(url):
+            window = visit(address)
+            window.log_in()
+            begin(window)
+            servers.close()
+            lost = "The connection to the agent is lost; trying again. (could not connect: Connection refused)"
+            window.page.wait_for_selector(f".why:has-text('{lost}')")
+            assert window.page.inner_text("#live .status .pill") == "working"
+            window.page.reload()
+            window.page.wait_for_selector(f".why:has-text('{lost}')")
+            window.shoot("lost-desktop")
+            with listening(agent, urlsplit(url).port or 0):
+                window.page.wait_for_selector(".why", state="detached")
+                check_whole(window)

@@ -15,10 +15,11 @@ import pytest
 from werkzeug.serving import make_server
 from werkzeug.test import Client as Browser
 
-from a2a_sync import A2AApp, Agent, AgentSkill, Client, Failed, InputRequired, Message, RequestContext
+from a2a_sync import A2AApp, Agent, AgentSkill, Client, Failed, InputRequired, Limits, Message, RequestContext, Retry
 from a2a_sync.auth import ApiKeyAuth, BasicAuth, BearerAuth
 from a2a_sync.card import AgentCard, AgentCardSignature
 from a2a_sync.console.cardview import signature_state
+from a2a_sync.console.frames import LINK
 from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
 from a2a_sync.errors import TaskNotCancelableError
 from a2a_sync.types import Role, Task, TaskState, TaskStatus, TextPart
@@ -180,6 +181,30 @@ def test_a_failed_task_and_an_agent_that_is_gone_say_why(open_console: Any) -> N
     task = unreachable.wait(unreachable.send("hello"), TaskState.FAILED)
     assert "could not connect" in unreachable.page(f"t/{task.id}")
     unreachable.site.close(1.0)
+
+
+def test_a_connection_that_stays_lost_is_noted_and_then_ends_the_task_here(
+    monkeypatch: pytest.MonkeyPatch, remote: Remote
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    # Each stream is cut, and the agent is gone when it is to be resumed.
+    with A2AApp(remote, limits=Limits(max_stream_age=0.3)) as app:
+        server = make_server("127.0.0.1", 0, app, threaded=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        retry = Retry(max_elapsed=1.5, initial_backoff=0.05)
+        console = Console(f"http://127.0.0.1:{server.server_port}", retry=retry)
+        task_id = console.send("wait")
+        eventually(lambda: console.local.get_task(task_id).artifacts, "the first piece")
+        server.shutdown()
+        server.server_close()
+        task = console.wait(task_id, TaskState.FAILED)
+        remote.go.set()
+    assert task.metadata[LINK] == "could not connect: Connection refused"
+    page = console.page(f"t/{task_id}")
+    assert "could not be resumed within 1.5 seconds (could not connect: Connection refused)" in page
+    assert "The task may continue at the agent: open it from the tasks that the agent lists." in page
+    assert "trying again" not in page
+    console.site.close(1.0)
 
 
 def test_a_cancel_reaches_the_agent(open_console: Any, remote: Remote) -> None:

@@ -28,6 +28,7 @@ from a2a_sync.stores import MemoryStore
 from a2a_sync.stores.base import Owner
 from a2a_sync.testing.storecontract.making import MINE, begin, chunk, message
 from a2a_sync.types import Role, TaskPushNotificationConfig
+from tests.engine import TIMEOUT, eventually
 from tests.live import ROOT
 
 #: The packages of the extra are among those of the tests; without them nothing here can run.
@@ -466,6 +467,36 @@ def test_the_stream_has_every_entry_after_a_number_messages_included(app: A2AApp
     assert whole[0][1]["kind"] == "message"
     assert frames(browser.get(f"/console/a/agent/t/{task}/events?after=2")) == whole[2:]
     assert app.open_streams == 0
+
+
+def test_an_entry_that_is_added_while_a_page_is_made_is_left_to_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, more = Agent("counting", description="Counts"), threading.Semaphore(1)
+
+    @agent.message
+    def count(message: Message, context: RequestContext) -> Iterator[str]:
+        for number in range(3):
+            more.acquire(timeout=TIMEOUT)
+            yield f"{number} "
+
+    with A2AApp(agent, console=True) as app, Client(app) as client:
+        browser = logged_in(app)
+        task_id = client.send("go", return_immediately=True).task.id
+        eventually(lambda: client.get_task(task_id).artifacts, "the first number")
+        from a2a_sync.console import pages, record
+
+        def read(*arguments: Any) -> record.Record:
+            made = record.read_record(*arguments)
+            more.release()
+            eventually(lambda: app.store.head(Owner(), task_id).version > made.version, "another entry")
+            return made
+
+        monkeypatch.setattr(pages, "read_record", read)
+        page = browser.get(f"/console/a/agent/t/{task_id}").text
+        more.release(2)
+    version = int(re.search(r'data-version="(\d+)"', page)[1])  # type: ignore[index]
+    rows = [int(text) for text in re.findall(r'<tr><td class="number">(\d+)</td>', page)]
+    assert rows == list(range(1, version + 1))
+    assert 'data-follows="1"' in page
 
 
 def test_a_long_log_comes_in_pages() -> None:
