@@ -1,0 +1,99 @@
+"""The list of tasks: each of its filters, its pages, and the list that an agent elsewhere gives."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from a2a_sync import A2AApp, Client
+from a2a_sync.auth import BearerAuth, Principal
+from a2a_sync.console import ConsoleOptions
+from tests.browser.agents import Story
+from tests.browser.conftest import Visit, console_for, served, words
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+Window = Callable[..., Visit]
+PEOPLE = {name: Principal(id=name) for name in ("ada", "bob", "root")}
+
+
+def listed(window: Visit) -> list[str]:
+    """The paths of the tasks that the page lists."""
+    links = window.page.locator("tbody td:first-child a").all()
+    return [(link.get_attribute("href") or "").partition("?")[0].rpartition("/")[2] for link in links]
+
+
+def test_the_list_of_tasks_is_filtered_by_context_owner_and_time_and_paged(visit: Window, tmp_path: Path) -> None:
+    operators = ConsoleOptions(operator=lambda principal: principal.id == "root")
+    app = A2AApp(Story(), auth=BearerAuth(PEOPLE), console=operators, store=f"sqlite:///{tmp_path / 'tasks.db'}")
+    with served(app) as url:
+        made: dict[str, list[str]] = {}
+        for owner, count in (("ada", 120), ("bob", 2)):
+            with Client(url, auth=owner) as client:
+                made[owner] = [client.send("show").task.id for _ in range(count)]
+        with closing(sqlite3.connect(tmp_path / "tasks.db")) as database, database:
+            # Two hours ago.
+            moved = database.execute(
+                "UPDATE a2a_tasks SET created_ms = created_ms - 7200000 WHERE id = ?", made["bob"][:1]
+            )
+            assert moved.rowcount == 1
+        newest = [*reversed(made["bob"]), *reversed(made["ada"])]
+        window = visit(url)
+        window.go("/console/")
+        window.page.fill("[name=secret]", "root")
+        window.page.press("[name=secret]", "Enter")
+        window.page.click("nav >> text=Tasks")
+        pages = [listed(window)]
+        while window.page.locator("text=Older").count():
+            window.page.click("text=Older")
+            pages.append(listed(window))
+        assert [one for page in pages for one in page] == newest
+        assert len(pages) == 3
+        window.page.click("text=Newest")
+        assert listed(window) == pages[0]
+        window.page.fill("#owner", "bob")
+        window.page.click("text=Filter")
+        assert listed(window) == newest[:2]
+        window.page.select_option("#period", "hour")
+        window.page.click("text=Filter")
+        assert listed(window) == made["bob"][1:]
+        window.page.select_option("#period", "day")
+        window.page.click("text=Filter")
+        assert listed(window) == newest[:2]
+        window.page.click("tbody tr:last-child a")
+        window.page.wait_for_selector("#live")
+        window.page.click("aside.card a")
+        assert listed(window) == made["bob"][:1]
+        assert window.page.input_value("#context")
+        window.page.fill("#context", "no such context")
+        window.page.click("text=Filter")
+        assert window.page.inner_text("tbody") == "No task matches."
+        window.check_access()
+        window.check()
+
+
+def test_a_task_that_an_agent_elsewhere_lists_is_opened_and_followed(visit: Window, story: str) -> None:
+    with Client(story) as client:
+        task = client.send("ask").task
+    for address in console_for(story):
+        window = visit(address)
+        window.log_in()
+        window.page.click("text=Tasks that the agent lists")
+        window.page.select_option("#state", "input-required")
+        window.page.click("text=Filter")
+        window.check_access()
+        window.page.click(f"[aria-label='Open {task.id}']")
+        window.wait_state("input-required")
+        assert "What is your name?" in words(window)
+        window.page.reload()
+        assert task.id in window.page.inner_text("aside.card")
+        window.send("Ada")
+        window.wait_state("completed")
+        assert "Hello, Ada." in words(window)
+        window.check()
+    with Client(story) as client:
+        assert client.get_task(task.id).artifacts[0].text == "Hello, Ada."
