@@ -44,7 +44,7 @@ class Limits:
     """Bounds of one app. Times are seconds, sizes are bytes; None means no bound where it is allowed.
 
     Requests:
-        max_body_bytes: largest request body; more is refused unread (HTTP 413).
+        max_body_bytes: largest request body, and message of gRPC; more is refused unread (HTTP 413).
         header_timeout: how long a client may take to send the head of a request; kept by the worker of `a2a_sync.gunicorn`,
             then the connection is closed.
         body_idle_timeout: how long a client may send nothing in the middle of a body.
@@ -91,7 +91,7 @@ class Limits:
             free, and at least two: beyond that HTTP 429. None: the number that the settings for gunicorn pass, else no bound.
         max_buffered_batches: batches of entries in the queue of one subscriber; a slower one reads the log instead.
         disconnect_check_interval: how often an idle stream checks for a lost client or a stopping server.
-        stream_keepalive_interval: how often an idle stream sends a comment.
+        stream_keepalive_interval: how often an idle stream sends a comment, and gRPC pings a silent connection with calls.
         write_timeout: how long a client may refuse to read.
         max_stream_age: longest life of one stream; the client resumes it.
         max_connections: connections of gRPC at once in one process; further ones are closed at once.

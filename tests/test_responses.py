@@ -15,7 +15,7 @@ from a2a_sync.errors import OverloadedError
 from a2a_sync.server import responses
 from a2a_sync.server.responses import ResponseBudget
 from a2a_sync.wsgi import connection
-from tests.engine import TIMEOUT, Background
+from tests.engine import TIMEOUT, Background, eventually
 from tests.live import ROOT
 from tests.stopwatch import set_clock
 
@@ -86,6 +86,34 @@ def test_a_response_is_refused_that_would_wait_for_too_long(monkeypatch: pytest.
     with pytest.raises(OverloadedError, match="large responses") as caught:
         budget.reserve(41, "")
     assert caught.value.retry_after
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_what_waits_without_a_thread_gets_its_bytes_in_its_turn_or_leaves(leaves: bool) -> None:
+    budget, woken = ResponseBudget(100), threading.Event()
+    budget.reserve(60, "", response=False)
+    steps = budget.reserving(50, "")
+    waits = Background(lambda: next(steps)).result(TIMEOUT)
+    waits.waiter.on_wake = woken.set
+    # What is smaller does not overtake it.
+    third = Background(lambda: (budget.reserve(10, ""), budget.release()))
+    eventually(lambda: len(budget._queue) == 2, "the third")
+    if leaves:
+        Background(lambda: (steps.close(), budget.release())).result(TIMEOUT)
+    else:
+        budget.release()
+        assert woken.wait(TIMEOUT)
+
+        def go_on() -> None:
+            with pytest.raises(StopIteration):
+                steps.send(0.0)
+            assert budget._reserved == {threading.get_ident(): 50}
+            budget.release()
+
+        Background(go_on).result(TIMEOUT)
+    third.result(TIMEOUT)
+    budget.release()
+    assert (budget._taken, budget._turn, budget._owners, budget._places.taken) == (0, None, {}, 0)
 
 
 def test_a_response_larger_than_the_bound_is_alone() -> None:

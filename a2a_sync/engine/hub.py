@@ -11,8 +11,8 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.concurrency.fork import renew_in_child
@@ -26,6 +26,8 @@ from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, Role, Task, TaskState
 
 logger: Final = get_logger(__name__)
+
+_T = TypeVar("_T")
 
 #: Entries that a `Waiter` keeps: enough for a short run, while a long one costs no memory.
 _KEPT = 64
@@ -202,26 +204,64 @@ class EventHub:
         self.stop()
 
 
-class Waiter(Closes):
+class Signal:
+    """Wakes one thread, or a call without one. ``task_id`` is ``""`` where there is no task."""
+
+    __slots__ = ("_signal", "on_wake", "task_id")
+
+    def __init__(self, task_id: str = "") -> None:
+        self.task_id: str = task_id
+        #: Called after each wake-up; it does not block or raise.
+        self.on_wake: Callable[[], None] | None = None
+        self._signal = threading.Lock()
+        self._signal.acquire()
+
+    def hint(self) -> None:
+        """Wake what waits now, or next."""
+        try:
+            self._signal.release()
+        except RuntimeError:
+            pass  # it is set already
+        if self.on_wake is not None:
+            self.on_wake()
+
+    def wait(self, timeout: float) -> bool:
+        """Block for at most `timeout` seconds; True after a wake-up. May be called again."""
+        return self._signal.acquire(timeout=timeout)
+
+
+class Wait(NamedTuple):
+    """What a call waits for.
+
+    Parameters:
+        waiter: wakes when the call may go on.
+        until: the monotonic time at which it goes on in any case.
+    """
+
+    waiter: Signal
+    until: float
+
+
+#: A call in steps: before each wait it yields what for, and is sent the seconds that it may block; it returns its result.
+Steps: TypeAlias = Generator[Wait, float, _T]
+
+
+class Waiter(Signal, Closes):
     """Wakes one thread when a task pauses (or, with `ended`, when its run has ended).
 
     A wake-up is a hint: it may belong to an earlier run, so the store has the last word.
     """
 
-    __slots__ = ("_ended_only", "_entries", "_error", "_hub", "_signal", "on_wake", "stopped", "task_id")
+    __slots__ = ("_ended_only", "_entries", "_error", "_hub", "stopped")
 
     def __init__(self, hub: EventHub, task_id: str, *, ended: bool = False) -> None:
+        super().__init__(task_id)
         self._hub = hub
-        self.task_id: str = task_id
         self._ended_only = ended
         self._error: AgentError | None = None
         self._entries: list[Entry] = []
         #: This process publishes nothing more, though the task may go on.
         self.stopped: bool = False
-        #: Called after each wake-up; it does not block or raise.
-        self.on_wake: Callable[[], None] | None = None
-        self._signal = threading.Lock()
-        self._signal.acquire()
         hub.add(task_id, self)
 
     def offer(self, batch: TaskBatch) -> None:
@@ -233,14 +273,6 @@ class Waiter(Closes):
             for entry in batch.entries:
                 if pauses(entry.event):
                     self.hint()
-
-    def hint(self) -> None:
-        try:
-            self._signal.release()
-        except RuntimeError:
-            pass  # it is set already
-        if self.on_wake is not None:
-            self.on_wake()
 
     def task(self) -> Task | None:
         """The task as its entries give it from the first one on; None where some of them are only in the store."""
@@ -260,12 +292,12 @@ class Waiter(Closes):
         self.hint()
 
     def wait(self, timeout: float) -> bool:
-        """Block for at most `timeout` seconds; True after a wake-up. May be called again.
+        """As `Signal.wait`.
 
         Raises:
             AgentError: the run is over and its end could not be stored.
         """
-        woken = self._signal.acquire(timeout=timeout)
+        woken = super().wait(timeout)
         if self._error is not None:
             raise self._error
         return woken

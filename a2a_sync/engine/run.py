@@ -24,7 +24,7 @@ from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller, on_native_thr
 from a2a_sync.concurrency.keyedlocks import KeyedLocks
 from a2a_sync.engine.around import close_database_connections
 from a2a_sync.engine.chunks import MAX_QUEUED, ChunkWriter, is_text_chunk
-from a2a_sync.engine.hub import EventHub
+from a2a_sync.engine.hub import EventHub, Signal
 from a2a_sync.engine.stamp import Stamp, status_event, utc_now
 from a2a_sync.engine.stopping import StopSignal
 from a2a_sync.errors import AgentError, OverloadedError, PublicError, RequestTooLargeError, TaskNotFoundError
@@ -129,7 +129,8 @@ class Run:
         self._over = False
         self._state = TaskState.UNSPECIFIED
         self._stamp = Stamp(request, None if after is None else self._earlier_artifacts)
-        self._decided: threading.Event | None = None
+        #: Of a direct run: wakes when it has answered, has a task, or has ended.
+        self.decided: Signal | None = None
         self._parent = current_run.get()
 
     @property
@@ -191,8 +192,8 @@ class Run:
                 self._publish(self.started.entries, before=self.started.before)
                 for evicted in self.started.evicted:
                     self.hub.removed(evicted)
-                if self._decided is not None:
-                    self._decided.set()
+                if self.decided is not None:
+                    self.decided.hint()
             return self.started
 
     def take_over(self, started: StartedRun) -> None:
@@ -204,10 +205,10 @@ class Run:
 
     def begin_direct(self) -> None:
         """Let the run begin without a task; see `decide`."""
-        self._decided = threading.Event()
+        self.decided = Signal(self.request.task_id)
 
-    def decide(self, timeout: float) -> StartedRun | None:
-        """Give a direct run `timeout` seconds to answer with a message; else make it an ordinary task.
+    def decide(self) -> StartedRun | None:
+        """Make a direct run an ordinary task, unless it has answered with a message.
 
         None: `answer` is set and there is no task.
 
@@ -215,8 +216,6 @@ class Run:
             AgentError: the run ended with an error and without a task.
             StoreError: the task cannot be created; the run is stopped.
         """
-        assert self._decided is not None
-        self._decided.wait(timeout)
         with self._lock:
             if self.answer is not None:
                 return None
@@ -356,8 +355,8 @@ class Run:
             self._over = True
             self._parent = None
             self._stopping.clear_callbacks()
-            if self._decided is not None:
-                self._decided.set()
+            if self.decided is not None:
+                self.decided.hint()
             self._on_over(self)
 
     def _run_code(self) -> None:
@@ -403,12 +402,12 @@ class Run:
     def _answer(self, message: Message) -> bool:
         """Answer without a task, if the run is direct and has none yet."""
         with self._lock:
-            if self._decided is None or self.started is not None or self._over:
+            if self.decided is None or self.started is not None or self._over:
                 return False
             context_id = message.context_id or self.request.context_id
             self.answer = replace(message, role=Role.AGENT, task_id="", context_id=context_id)
             self._over = True
-            self._decided.set()
+            self.decided.hint()
             return True
 
     def _complete(self) -> None:
@@ -427,8 +426,8 @@ class Run:
     def abort(self, error: AgentError) -> None:
         """Fail the task of a run that got no thread, or answer with `error` where it has no task."""
         self._fail(error)
-        if self._decided is not None:
-            self._decided.set()
+        if self.decided is not None:
+            self.decided.hint()
 
     # -- failures --
 
@@ -447,7 +446,7 @@ class Run:
         with self._lock:
             if self._over:
                 return
-            if self._decided is not None and self.started is None:
+            if self.decided is not None and self.started is None:
                 self.error, self._over = error, True
                 return
         self._end_or_retry_later(error.message)

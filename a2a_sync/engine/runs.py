@@ -175,23 +175,29 @@ class RunManager(Component):
             self._notify_begun(run)
         return run, started
 
-    def start_direct_run(
-        self, owner: Owner, request: RunRequest, *, run_on: RunOn = RunOn.POOL
-    ) -> StartedRun | Message:
-        """Execute a run at once and give it `Limits.direct_reply_timeout` seconds to answer with a message and no task.
+    def start_direct_run(self, owner: Owner, request: RunRequest, *, run_on: RunOn = RunOn.POOL) -> Run:
+        """Execute a run at once that may answer with a message and no task, until it is decided; see `decide`.
 
         On the caller's own thread it gets the time that it takes: nothing else could see its task before.
 
         Raises:
-            AgentError: the executor raised it (or failed) before there was a task.
-            OverloadedError, StoreError: as for `begin`.
+            OverloadedError: as for `begin`.
         """
         spec, slot = self._reserve(self._executor_of(owner), owner, run_on)
         run = self._register(spec, owner, request, slot, after=None)
         run.begin_direct()
         self.dispatch(run)
+        return run
+
+    def decide(self, run: Run) -> StartedRun | Message:
+        """Make a direct run an ordinary task, unless it has answered with a message.
+
+        Raises:
+            AgentError: the executor raised it (or failed) before there was a task.
+            OverloadedError, StoreError: as for `begin`.
+        """
         try:
-            started = run.decide(self._limits.direct_reply_timeout)
+            started = run.decide()
         except BaseException:
             run.stop()
             raise

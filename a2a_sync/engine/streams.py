@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
-from a2a_sync.engine.hub import EventHub, PolledStream, Subscription, TaskEventStream
+from a2a_sync.engine.hub import EventHub, PolledStream, Steps, Subscription, TaskEventStream
 from a2a_sync.errors import UnsupportedOperationError
 from a2a_sync.lifecycle import Fold
 from a2a_sync.limits import Limits
@@ -26,6 +27,8 @@ from a2a_sync.stores.base import (
     TaskStore,
 )
 from a2a_sync.types import Message, Task, TaskState
+
+Admit: TypeAlias = Callable[[int], Steps[None]]
 
 
 class Streams:
@@ -50,9 +53,7 @@ class Streams:
         task = _new_task(started) if before is None else self._task_at(owner, before, started.head.version)
         return self._stream(owner, subscription, trim_history(task, history, self._limits), started.head.version)
 
-    def from_start(
-        self, owner: Owner, sent: SentRun, history: int, admit: Callable[[int], None] | None = None
-    ) -> PolledStream:
+    def from_start(self, owner: Owner, sent: SentRun, history: int, admit: Admit | None = None) -> Steps[PolledStream]:
         """The same stream again, however far the run has come; the task as it is now where the log was compacted.
 
         `admit`: see `of_task`.
@@ -62,7 +63,7 @@ class Streams:
             head = self._store.head(owner, sent.task_id)
             if sent.number < head.compacted:
                 subscription.catch_up()
-                stored = self._load(owner, sent.task_id, history, admit)
+                stored = yield from self._load(owner, sent.task_id, history, admit)
                 return self._stream(owner, subscription, stored.task, stored.version)
             new = Task(id=head.id, context_id=head.context_id, status=head.status)
             task = self._task_at(owner, StoredTask(task=new, version=0, running=True), sent.number)
@@ -74,19 +75,19 @@ class Streams:
             raise
 
     def of_task(
-        self, owner: Owner, task_id: str, last_event_id: int | None, admit: Callable[[int], None] | None = None
-    ) -> PolledStream:
+        self, owner: Owner, task_id: str, last_event_id: int | None, admit: Admit | None = None
+    ) -> Steps[PolledStream]:
         """The events after `last_event_id`; where that is no event of the task, the task as it is and the events after that.
 
-        `admit` is called with the size of a large task before it is read, and may raise.
+        `admit` is called with the size of a large task before it is read, and may wait or raise.
 
         Raises:
             UnsupportedOperationError: nothing can follow.
         """
         subscription = self.listen(task_id)
         try:
-            return self._resumed(owner, subscription, task_id, last_event_id) or self._from_now(
-                owner, subscription, task_id, admit
+            return self._resumed(owner, subscription, task_id, last_event_id) or (
+                yield from self._from_now(owner, subscription, task_id, admit)
             )
         except BaseException:
             subscription.close()
@@ -105,25 +106,25 @@ class Streams:
         return TaskEventStream(self._store, owner, task_id, subscription, cursor=last_event_id, running=True)
 
     def _from_now(
-        self, owner: Owner, subscription: Subscription, task_id: str, admit: Callable[[int], None] | None
-    ) -> PolledStream:
+        self, owner: Owner, subscription: Subscription, task_id: str, admit: Admit | None
+    ) -> Steps[PolledStream]:
         # A task that has ended may be large, and is not read.
         state = self._store.head(owner, task_id).status.state
         if not state.terminal:
-            stored = self._load(owner, task_id, self._limits.max_history_length, admit)
+            stored = yield from self._load(owner, task_id, self._limits.max_history_length, admit)
             state = stored.task.state
         if state.terminal:
             raise task_ended(task_id, state)
         return self._stream(owner, subscription, stored.task, stored.version, running=stored.running)
 
-    def _load(self, owner: Owner, task_id: str, history: int, admit: Callable[[int], None] | None) -> StoredTask:
+    def _load(self, owner: Owner, task_id: str, history: int, admit: Admit | None) -> Steps[StoredTask]:
         most, load = self._limits.max_response_bytes, self._store.load
         if admit is None:
             return load(owner, task_id, history=history, max_bytes=most)
         try:
             return load(owner, task_id, history=history, max_bytes=most, refuse_above=SMALL_BYTES)
         except LargeResult as large:
-            admit(large.size)
+            yield from admit(large.size)
             return load(owner, task_id, history=history, max_bytes=most)
 
     def _stream(

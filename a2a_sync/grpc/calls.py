@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import grpc
@@ -20,7 +20,7 @@ from a2a_sync.bindings import protobuf
 from a2a_sync.bindings.headers import VERSION, named_extensions, named_versions
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.codec.fields import shown
-from a2a_sync.engine.hub import PolledStream
+from a2a_sync.engine.hub import PolledStream, Steps, Wait
 from a2a_sync.errors import AgentError, InvalidParamsError, VersionNotSupportedError
 from a2a_sync.grpc.streams import OpenStream, Sender
 from a2a_sync.grpc.threads import CallThreads, StreamedCall
@@ -76,6 +76,15 @@ class Agents:
         )
 
 
+class _Caller(NamedTuple):
+    """The caller of a request to an agent, which belongs to `tenant`."""
+
+    headers: dict[str, str]
+    tenant: str
+    peer: str
+    principal: Principal | None
+
+
 class Methods:
     """The methods of one protocol version, by their paths.
 
@@ -122,11 +131,33 @@ class Methods:
         rpc: Any,
         write: Callable[[bytes | None], None],
     ) -> None:
-        """Answer a call. Events, and the answer of a send that goes on, are sent after this has returned."""
+        """Answer a call. Events, and the answer of a call that waits, are sent after this has returned."""
+        steps = self._steps(operation, method, data, rpc, write)
+        self._go_on(steps, steps.__next__)
+
+    def _go_on(self, steps: Steps[None], take: Callable[[], Wait]) -> None:
+        """Take the next steps of a call, and leave the thread while it waits."""
+        with suppress(StopIteration):
+            self._threads.resume(take(), partial(self._go_on, steps, partial(steps.send, 0.0)))
+
+    def _steps(
+        self,
+        operation: AnyOperation,
+        method: protobuf.Method,
+        data: bytes | AgentError,
+        rpc: Any,
+        write: Callable[[bytes | None], None],
+    ) -> Steps[None]:
         error: AgentError
         service: AgentService | None = None
         try:
-            service, call = self._read(operation, method, data, rpc)
+            if isinstance(data, AgentError):
+                raise data
+            service, caller = self._admit(method, data, rpc)
+            if len(data) > SMALL_BYTES:
+                owner = "" if caller.principal is None else caller.principal.id
+                yield from service.engine.responses.reserving(len(data), owner, response=False)
+            call = self._read(operation, method, data, caller, rpc)
             result = service.call(call)
             if operation.streaming or isinstance(result, PendingReply):
                 self._open_stream(service, call, result, rpc)
@@ -152,12 +183,8 @@ class Methods:
         dumped = self._codec.dump_result(call.operation, result)
         return protobuf.encode_result(call.operation.name, dumped, self._codec.version)
 
-    def _read(
-        self, operation: AnyOperation, method: protobuf.Method, data: bytes | AgentError, rpc: Any
-    ) -> tuple[AgentService, Call[Any, Any]]:
-        """The agent that is called, and the call. Of the message of a caller that is not admitted only the tenant is parsed."""
-        if isinstance(data, AgentError):
-            raise data
+    def _admit(self, method: protobuf.Method, data: bytes, rpc: Any) -> tuple[AgentService, _Caller]:
+        """The agent that is called, and the caller. Of the message only the tenant is parsed."""
         headers = _headers(rpc)
         version = self._codec.version
         named = headers.get(VERSION.lower(), "")
@@ -172,39 +199,32 @@ class Methods:
         peer = _address(rpc.peer())
         certificate = partial(_certificate, rpc)
         principal = service.authenticate(AuthRequest(headers, peer_address=peer, certificate=certificate))
-        if len(data) > SMALL_BYTES:
-            owner = "" if principal is None else principal.id
-            service.engine.responses.reserve(len(data), owner, response=False)
-        try:
-            message = protobuf.parse(data, method.request)
-            request = self._codec.load_request(operation, protobuf.decode_request(operation.name, message, version))
-        except BaseException:
-            service.engine.responses.release()
-            raise
-        if tenant != getattr(request, "tenant", tenant):
-            request = replace(request, tenant=tenant)
-        return service, Call(operation, request, self._context(operation, headers, principal, peer, rpc))
+        return service, _Caller(headers, tenant, peer, principal)
 
-    def _context(
-        self,
-        operation: AnyOperation,
-        headers: dict[str, str],
-        principal: Principal | None,
-        peer: str,
-        rpc: Any,
-    ) -> CallContext:
+    def _read(
+        self, operation: AnyOperation, method: protobuf.Method, data: bytes, caller: _Caller, rpc: Any
+    ) -> Call[Any, Any]:
+        message = protobuf.parse(data, method.request)
+        value = protobuf.decode_request(operation.name, message, self._codec.version)
+        request = self._codec.load_request(operation, value)
+        if caller.tenant != getattr(request, "tenant", caller.tenant):
+            request = replace(request, tenant=caller.tenant)
+        return Call(operation, request, self._context(operation, caller, rpc))
+
+    def _context(self, operation: AnyOperation, caller: _Caller, rpc: Any) -> CallContext:
+        headers = caller.headers
         last = headers.get("last-event-id", "")
         return CallContext(
             headers=headers,
-            principal=principal,
+            principal=caller.principal,
             extensions=named_extensions(headers, self._codec.version),
             answer_headers={},
             version=self._codec.version,
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
             gone=lambda: not rpc.is_active(),
             address=self._address() if operation.addressed else "",
-            peer=peer,
-            # Streams leave the thread at once, and sends that wait after a moment.
+            peer=caller.peer,
+            # Streams leave the thread at once, and calls that wait after a moment.
             threaded=False,
         )
 

@@ -14,9 +14,9 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from a2a_sync.bindings import protobuf
 
-#: A call holds a thread until its client ends it, so there are few of them, and not for long (seconds).
+#: A call holds a thread until its client ends it, so there are few of them, and not for long (seconds); tools make another one.
 _MAX_CALLS = 2
-_MAX_SECONDS = 10.0
+_MAX_SECONDS = 0.9
 
 
 def reflection_handler(services: Collection[str]) -> Any:

@@ -33,7 +33,7 @@ _MAX_METADATA = 16 * 1024
 _MAX_WAITING = 1000
 #: Calls that have arrived and that no thread has seen.
 _MAX_ARRIVED = 5_000
-#: Clients that ping more often are disconnected.
+#: Clients that ping more often on a silent connection are disconnected, also where `Limits` has a longer interval.
 _MIN_PING_INTERVAL = 10.0
 #: Seconds in which calls that were cut leave their threads.
 _CANCEL_SECONDS = 2.0
@@ -202,6 +202,7 @@ class GRPCServer(Component):
     def _make_server(self) -> Any:
         limits = self._site.limits
         pong = int(min(limits.write_timeout, limits.stream_keepalive_interval) * 1000)
+        ping = min(_MIN_PING_INTERVAL, limits.stream_keepalive_interval / 2)
         options = {
             "grpc.so_reuseport": 1,
             "grpc.max_allowed_incoming_connections": limits.max_connections,
@@ -221,7 +222,7 @@ class GRPCServer(Component):
             "grpc.http2.ping_timeout_ms": pong,
             # Pings of an idle call find a connection that is half open.
             "grpc.http2.max_pings_without_data": 0,
-            "grpc.http2.min_ping_interval_without_data_ms": int(_MIN_PING_INTERVAL * 1000),
+            "grpc.http2.min_ping_interval_without_data_ms": int(ping * 1000),
         }
         return grpc.server(self._call_threads, self._handlers(), options=tuple(options.items()))
 

@@ -19,6 +19,7 @@ from grpc._cython import cygrpc
 
 from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.pool import Slot, WorkerPool
+from a2a_sync.engine.hub import Wait
 from a2a_sync.errors import AgentError, InvalidRequestError, OverloadedError
 from a2a_sync.telemetry.logs import get_logger
 
@@ -101,6 +102,8 @@ class CallThreads(Executor):
         self._unsent: dict[_Call, None] = {}
         self._waiting_bytes = 0
         self._unstarted: deque[tuple[Slot, Callable[[], None]]] = deque()
+        #: The calls that have left their thread, each with what it waits for.
+        self._resumed: deque[tuple[Wait, Callable[[], None]]] = deque()
         self._checks = Periodic("a2a-grpc-calls", self._check, retry=1.0)
 
     def receiving(self, behavior: _BehaviorT) -> _BehaviorT:
@@ -188,15 +191,32 @@ class CallThreads(Executor):
             self._unstarted.append((slot, job))
             self._checks.start(_CHECK_INTERVAL)
 
+    def resume(self, wait: Wait, job: Callable[[], None]) -> None:
+        """Go on with a call on a thread when its wait is over, at the next check."""
+        self._resumed.append((wait, job))
+        self._checks.start(_CHECK_INTERVAL)
+
+    def _resume(self, now: float) -> None:
+        for _ in range(len(self._resumed)):
+            wait, job = self._resumed.popleft()
+            if wait.waiter.wait(0) or now >= wait.until:
+                try:
+                    self._start_thread(self._pool.reserve(), job)
+                    continue
+                except OverloadedError:
+                    wait = Wait(wait.waiter, now)
+            self._resumed.append((wait, job))
+
     # -- checks --
 
     def _check(self) -> float | None:
-        """Cut calls that have waited for their message for too long, or are too many."""
+        """Go on with calls, and cut those that have waited for their message for too long, or are too many."""
         now = time.monotonic()
         self._cut(lambda: self._late(now))
         for _ in range(len(self._unstarted)):
             self._start_thread(*self._unstarted.popleft())
-        return _CHECK_INTERVAL if self._unstarted or self._unsent else None
+        self._resume(now)
+        return _CHECK_INTERVAL if self._unstarted or self._resumed or self._unsent else None
 
     def _late(self, now: float) -> list[_Call]:
         """The calls whose message takes too long, and those that are too many of the ones whose message is late."""

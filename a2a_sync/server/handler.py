@@ -18,7 +18,7 @@ from a2a_sync import operations as op
 from a2a_sync.agent.dialogue import question_id
 from a2a_sync.agent.mediatypes import InputMediaTypes
 from a2a_sync.card import AgentCapabilities
-from a2a_sync.engine.hub import PolledStream, SingleItemStream, Waiter
+from a2a_sync.engine.hub import PolledStream, SingleItemStream, Steps, Wait, Waiter
 from a2a_sync.engine.runs import RunOn
 from a2a_sync.engine.streams import Streams, task_ended, trim_history
 from a2a_sync.errors import (
@@ -44,7 +44,7 @@ from a2a_sync.server.engine import ServerEngine
 from a2a_sync.server.extended import ExtendedCard
 from a2a_sync.server.idempotency import check_same
 from a2a_sync.server.paging import read_page_token, since_ms, write_page_token
-from a2a_sync.server.pending import CallerGone, PendingReply, Steps, Wait, complete
+from a2a_sync.server.pending import CallerGone, complete
 from a2a_sync.stores.base import (
     SMALL_BYTES,
     AlreadySent,
@@ -77,7 +77,7 @@ from a2a_sync.types import (
 _LATEST_MESSAGES = 3
 #: Most seconds between two checks for a lost caller that holds no thread of the server.
 _UNTHREADED_INTERVAL = 0.5
-#: Seconds after which a send that need not hold its thread leaves it; most tasks are short.
+#: Seconds after which a call that waits and need not hold its thread leaves it; most tasks are short.
 _DEFERRED_AFTER = 0.25
 
 
@@ -114,13 +114,16 @@ class RequestHandler:
         self._direct = direct
         self._headers = headers
         self._push = engine.push_configs or NoPushConfigs()
+        steps: dict[op.AnyOperation, Callable[[Any, CallContext], Steps[Any]]] = {
+            op.SEND_MESSAGE: self._send_message,
+            op.SEND_STREAMING_MESSAGE: self._send_streaming_message,
+            op.GET_TASK: self._get_task,
+            op.LIST_TASKS: self._list_tasks,
+            op.CANCEL_TASK: self._cancel_task,
+            op.SUBSCRIBE_TO_TASK: self._subscribe_to_task,
+        }
         self._methods: dict[op.AnyOperation, Callable[[Any, CallContext], Any]] = {
-            op.SEND_MESSAGE: self.send_message,
-            op.SEND_STREAMING_MESSAGE: self.send_streaming_message,
-            op.GET_TASK: self.get_task,
-            op.LIST_TASKS: self.list_tasks,
-            op.CANCEL_TASK: self.cancel_task,
-            op.SUBSCRIBE_TO_TASK: self.subscribe_to_task,
+            **{operation: _completed(method) for operation, method in steps.items()},
             op.GET_EXTENDED_CARD: extended_card or ExtendedCard(),
             **{operation: _with_owner(method) for operation, method in self._push.methods.items()},
         }
@@ -141,13 +144,9 @@ class RequestHandler:
 
     # -- sending --
 
-    def send_message(self, request: SendMessageRequest, context: CallContext) -> Task | Message | PendingReply:
+    def _send_message(self, request: SendMessageRequest, context: CallContext) -> Steps[Task | Message]:
         """SendMessage (spec 3.1.1): start a run and, unless ``return_immediately``, wait until its task pauses."""
         self._check_send(request)
-        result: Task | Message | PendingReply = complete(self._send(request, context), _patience(context))
-        return result
-
-    def _send(self, request: SendMessageRequest, context: CallContext) -> Steps[Task | Message]:
         owner = _owner(request.tenant, context)
         configuration = request.configuration
         at_once = configuration is not None and configuration.return_immediately
@@ -166,31 +165,27 @@ class RequestHandler:
                     return started
                 if isinstance(started, StartedRun):
                     if at_once:
-                        return self._load(owner, run_request.task_id, history, context)
+                        return (yield from self._load(owner, run_request.task_id, history, context))
                     return (yield from self._await(waiter, owner, history, context))
             sent = started
         check_same(sent, key)
         with Waiter(self._hub, sent.task_id) as waiter:
-            stored = self._stored(owner, sent.task_id, history, context)
+            stored = yield from self._stored(owner, sent.task_id, history, context)
             if at_once or stored.task.state.paused or not stored.running:
                 return stored.task
             return (yield from self._await(waiter, owner, history, context))
 
-    def send_streaming_message(self, request: SendMessageRequest, context: CallContext) -> PolledStream:
+    def _send_streaming_message(self, request: SendMessageRequest, context: CallContext) -> Steps[PolledStream]:
         """SendStreamingMessage (spec 3.1.2): start a run; the stream begins with the task and ends with the run."""
         self._check_streaming()
         self._check_send(request)
-        stream: PolledStream = complete(self._send_streaming(request, context), _patience(context))
-        return stream
-
-    def _send_streaming(self, request: SendMessageRequest, context: CallContext) -> Steps[PolledStream]:
         owner = _owner(request.tenant, context)
         history = self._history(request.configuration.history_length if request.configuration else None)
         key = context.key
         sent = self._sent(owner, key) if request.message.task_id else None
         if sent is None:
             run_request, head = self._run_request(owner, request, context, key)
-            before = None if head is None else self._stored(owner, run_request.task_id, history, context)
+            before = None if head is None else (yield from self._stored(owner, run_request.task_id, history, context))
             self._responses.end_turn()
             subscription = self._streams.listen(run_request.task_id)
             run_on = RunOn.POOL_OR_CALLER if self._runs.on_run_thread() else RunOn.POOL
@@ -206,7 +201,7 @@ class RequestHandler:
                 return SingleItemStream(StreamItem(started))
             sent = started
         check_same(sent, key)
-        return self._streams.from_start(owner, sent, history, self._admit(owner, context))
+        return (yield from self._streams.from_start(owner, sent, history, self._admit(owner, context)))
 
     def _sent(self, owner: Owner, key: SendKey | None) -> SentRun | None:
         return None if key is None else self._store.sent(owner, key.key)
@@ -309,7 +304,7 @@ class RequestHandler:
         try:
             # A direct answer is not stored, so a retry of the send with the same key could not return it.
             if head is None and self._direct and request.key is None:
-                return self._runs.start_direct_run(owner, request, run_on=run_on)
+                return (yield from self._start_direct(owner, request, run_on))
             if head is None:
                 return self._runs.start_run(owner, request, after=None, run_on=run_on)
             self._check_new(owner, request, head)
@@ -321,6 +316,20 @@ class RequestHandler:
             if sent is None:
                 raise
             return sent
+
+    def _start_direct(self, owner: Owner, request: RunRequest, run_on: RunOn) -> Steps[StartedRun | Message]:
+        run = self._runs.start_direct_run(owner, request, run_on=run_on)
+        deadline = time.monotonic() + self._limits.direct_reply_timeout
+        assert run.decided is not None
+        try:
+            while (left := deadline - time.monotonic()) > 0:
+                most = yield from self._responses.detached(Wait(run.decided, deadline))
+                if run.decided.wait(min(most, left)):
+                    break
+        finally:
+            # A caller that has left leaves a task.
+            started = self._runs.decide(run)
+        return started
 
     def _start_when_free(
         self, owner: Owner, request: RunRequest, head: TaskHead, context: CallContext, *, wait: bool, run_on: RunOn
@@ -345,12 +354,7 @@ class RequestHandler:
                 if busy:
                     # The task is read again and again: the end of a run elsewhere may not be announced.
                     left = min(left, self._check_interval(context))
-                    reserved = self._responses.detach()
-                    try:
-                        most = yield Wait(waiter, time.monotonic() + left)
-                    finally:
-                        # On the thread that goes on.
-                        self._responses.attach(reserved)
+                    most = yield from self._responses.detached(Wait(waiter, time.monotonic() + left))
                     waiter.wait(min(most, left))
                 _leave_if_gone(context)
 
@@ -378,14 +382,14 @@ class RequestHandler:
             most = yield Wait(waiter, deadline)
             left = deadline - time.monotonic()
             if left <= 0:
-                return self._load(owner, waiter.task_id, history, context)
+                return (yield from self._load(owner, waiter.task_id, history, context))
             if waiter.wait(min(most, left, self._check_interval(context))):
                 # Before the store is read: what ends meanwhile is waited for once more.
                 stopped = waiter.stopped
                 task = waiter.task()
                 if task is not None and task.state.paused:
                     return trim_history(task, self._history(history), self._limits)
-                stored = self._stored(owner, waiter.task_id, history, context)
+                stored = yield from self._stored(owner, waiter.task_id, history, context)
                 # The wake-up may come from the end of an earlier run of the task. A stopping server returns the task as
                 # it is; another server will end it.
                 if stored.task.state.paused or not stored.running or stopped:
@@ -402,12 +406,12 @@ class RequestHandler:
 
     # -- reading --
 
-    def get_task(self, request: GetTaskRequest, context: CallContext) -> Task:
+    def _get_task(self, request: GetTaskRequest, context: CallContext) -> Steps[Task]:
         """GetTask (spec 3.1.3)."""
         _check_history_length(request.history_length, "historyLength")
-        return self._load(_owner(request.tenant, context), request.id, request.history_length, context)
+        return (yield from self._load(_owner(request.tenant, context), request.id, request.history_length, context))
 
-    def list_tasks(self, request: ListTasksRequest, context: CallContext) -> ListTasksResponse:
+    def _list_tasks(self, request: ListTasksRequest, context: CallContext) -> Steps[ListTasksResponse]:
         """ListTasks (spec 3.1.4): newest status first.
 
         A page token is valid only with the filter that it was issued for.
@@ -419,7 +423,7 @@ class RequestHandler:
         if not 1 <= size <= max(100, self._limits.max_page_size):
             raise InvalidParamsError.at("pageSize", f"must be between 1 and {max(100, self._limits.max_page_size)}")
         size = min(size, self._limits.max_page_size)
-        page = self._page(_owner(request.tenant, context), self._query(request, size), context)
+        page = yield from self._page(_owner(request.tenant, context), self._query(request, size), context)
         token = write_page_token(request, page.next) if page.next is not None else ""
         return ListTasksResponse(tasks=page.tasks, next_page_token=token, page_size=size, total_size=page.total)
 
@@ -435,29 +439,30 @@ class RequestHandler:
             max_bytes=self._limits.max_response_bytes,
         )
 
-    def _page(self, owner: Owner, query: TaskQuery, context: CallContext) -> TaskPage:
+    def _page(self, owner: Owner, query: TaskQuery, context: CallContext) -> Steps[TaskPage]:
         if context.gone is None:
             return self._store.list(owner, query)
         try:
             return self._store.list(owner, replace(query, refuse_above=SMALL_BYTES))
         except LargeResult as large:
             size = large.size if query.max_bytes is None else min(large.size, query.max_bytes)
-            self._responses.reserve(size, quota_owner(owner.id))
+            yield from self._responses.reserving(size, quota_owner(owner.id))
             return self._store.list(owner, query)
 
-    def subscribe_to_task(self, request: SubscribeToTaskRequest, context: CallContext) -> PolledStream:
+    def _subscribe_to_task(self, request: SubscribeToTaskRequest, context: CallContext) -> Steps[PolledStream]:
         """SubscribeToTask (spec 3.1.6): stream the current task and then its events, or those after `last_event_id`."""
         self._check_streaming()
         owner = _owner(request.tenant, context)
-        return self._streams.of_task(owner, request.id, context.last_event_id, self._admit(owner, context))
+        admit = self._admit(owner, context)
+        return (yield from self._streams.of_task(owner, request.id, context.last_event_id, admit))
 
     # -- cancelling --
 
-    def cancel_task(self, request: CancelTaskRequest, context: CallContext) -> Task:
+    def _cancel_task(self, request: CancelTaskRequest, context: CallContext) -> Steps[Task]:
         """CancelTask (spec 3.1.5): the task is `canceled` when this returns, even if its run has not ended yet."""
         owner = _owner(request.tenant, context)
         self._runs.cancel(owner, request.id, request.metadata, context.principal)
-        return self._load(owner, request.id, None, context)
+        return (yield from self._load(owner, request.id, None, context))
 
     # -- shared --
 
@@ -468,14 +473,14 @@ class RequestHandler:
     def _history(self, wanted: int | None) -> int:
         return self._limits.max_history_length if wanted is None else min(wanted, self._limits.max_history_length)
 
-    def _admit(self, owner: Owner, context: CallContext) -> Callable[[int], None] | None:
+    def _admit(self, owner: Owner, context: CallContext) -> Callable[[int], Steps[None]] | None:
         """Reserves bytes for a large task; None for a call from inside this process."""
-        return None if context.gone is None else partial(self._responses.reserve, owner=quota_owner(owner.id))
+        return None if context.gone is None else partial(self._responses.reserving, owner=quota_owner(owner.id))
 
-    def _load(self, owner: Owner, task_id: str, history: int | None, context: CallContext) -> Task:
-        return self._stored(owner, task_id, history, context).task
+    def _load(self, owner: Owner, task_id: str, history: int | None, context: CallContext) -> Steps[Task]:
+        return (yield from self._stored(owner, task_id, history, context)).task
 
-    def _stored(self, owner: Owner, task_id: str, history: int | None, context: CallContext) -> StoredTask:
+    def _stored(self, owner: Owner, task_id: str, history: int | None, context: CallContext) -> Steps[StoredTask]:
         most, wanted, load = self._limits.max_response_bytes, self._history(history), self._store.load
         if context.gone is None:
             # A call from inside this process: the response is not encoded and needs no budget.
@@ -483,7 +488,7 @@ class RequestHandler:
         try:
             return load(owner, task_id, history=wanted, max_bytes=most, refuse_above=SMALL_BYTES)
         except LargeResult as large:
-            self._responses.reserve(large.size, quota_owner(owner.id))
+            yield from self._responses.reserving(large.size, quota_owner(owner.id))
             return load(owner, task_id, history=wanted, max_bytes=most)
 
 
@@ -496,9 +501,11 @@ def _with_owner(method: Callable[[Owner, Any, CallContext], Any]) -> Callable[[A
     return lambda request, context: method(_owner(request.tenant, context), request, context)
 
 
-def _patience(context: CallContext) -> float:
-    """Seconds for which a send may keep its thread."""
-    return math.inf if context.threaded else _DEFERRED_AFTER
+def _completed(method: Callable[[Any, CallContext], Steps[Any]]) -> Callable[[Any, CallContext], Any]:
+    """Wrap `method`, so that it returns its result, or a `PendingReply` where the call holds no thread while it waits."""
+    return lambda request, context: complete(
+        method(request, context), math.inf if context.threaded else _DEFERRED_AFTER
+    )
 
 
 def _leave_if_gone(context: CallContext) -> None:

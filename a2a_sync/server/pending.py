@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any
 
-from a2a_sync.engine.hub import PolledStream, SingleItemStream, Waiter
+from a2a_sync.engine.hub import PolledStream, Signal, SingleItemStream, Steps, Wait
 from a2a_sync.errors import OverloadedError
-from a2a_sync.operations import Call, Endpoint, StreamItem
-from a2a_sync.types import Message, Task
-
-_T = TypeVar("_T")
+from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
 
 
 class CallerGone(OverloadedError):
@@ -23,22 +20,6 @@ class CallerGone(OverloadedError):
 
     def __init__(self) -> None:
         super().__init__("the connection was closed while the task went on")
-
-
-class Wait(NamedTuple):
-    """What a call waits for.
-
-    Parameters:
-        waiter: wakes when the call may go on.
-        until: the monotonic time at which it goes on in any case.
-    """
-
-    waiter: Waiter
-    until: float
-
-
-#: A call in steps: before each wait it yields what for, and is sent the seconds that it may block; it returns its result.
-Steps: TypeAlias = Generator[Wait, float, _T]
 
 
 def complete(steps: Steps[Any], seconds: float) -> Any:
@@ -54,7 +35,7 @@ def complete(steps: Steps[Any], seconds: float) -> Any:
 
 
 class PendingReply:
-    """The result of a call as a stream: the task of a blocking send when it has paused, or a stream when its run has started.
+    """The result of a call as a stream, when it is there: the task of a blocking send that has paused, a large page, or a stream.
 
     A transport whose calls are not `CallContext.threaded` gets it. `poll` is for one thread at a time, `close` for any.
 
@@ -110,7 +91,7 @@ class PendingReply:
         for make in self._makers:
             outcome = partial(make, outcome)
         result = outcome()
-        stream = SingleItemStream(StreamItem(result)) if isinstance(result, (Task, Message)) else result
+        stream: Any = result if isinstance(result, EventStream) else SingleItemStream(StreamItem(result))
         if self._callback is not None:
             stream.notify(self._callback)
         self._stream, self.deadline = stream, math.inf
@@ -134,7 +115,7 @@ class PendingReply:
         self.deadline = wait.until
         return None
 
-    def _listen(self, waiter: Waiter) -> None:
+    def _listen(self, waiter: Signal) -> None:
         self._waiter = waiter
         waiter.on_wake = self._callback
 

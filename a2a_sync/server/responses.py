@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -13,7 +14,9 @@ from functools import cache, partial
 
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.concurrency.quotas import Quotas, Share
+from a2a_sync.engine.hub import Signal, Steps, Wait
 from a2a_sync.errors import OverloadedError
+from a2a_sync.server.pending import complete
 from a2a_sync.stores.base import SMALL_BYTES
 
 #: Large requests and responses at once, working or waiting, where the number of the server's threads is not known.
@@ -45,12 +48,12 @@ class ResponseBudget:
 
     def renew(self) -> None:
         """Drop all reservations: their threads are those of the parent."""
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._taken = 0
         self._reserved: dict[int, int] = {}
-        self._queue: deque[int] = deque()
-        #: The thread that reads and encodes a response, since when, and the pause after the one before it.
-        self._turn: int | None = None
+        self._queue: deque[_Claim] = deque()
+        #: The thread that reads and encodes a response, or will do so, since when, and the pause after the one before it.
+        self._turn: int | _Claim | None = None
         self._turn_began = self._pause = 0.0
         self._places = self._quotas.share(self._max_places)
         #: The owner of the request or response of each thread.
@@ -68,7 +71,7 @@ class ResponseBudget:
             OverloadedError: there are too many, in total or of this owner.
         """
         thread = threading.get_ident()
-        with self._changed:
+        with self._lock:
             if thread in self._owners:
                 return
             if not self._places.admits(owner):
@@ -80,70 +83,88 @@ class ResponseBudget:
             self._owners[thread] = owner
 
     def reserve(self, size: int, owner: str, *, response: bool = True) -> None:
-        """Reserve `size` bytes for the request or `response` on the calling thread, until it calls `release`.
+        """As `reserving`, on the calling thread, which waits."""
+        complete(self.reserving(size, owner, response=response), math.inf)
+
+    def reserving(self, size: int, owner: str, *, response: bool = True) -> Steps[None]:
+        """Reserve `size` bytes for the request or `response` on the thread that goes on, until it calls `release`.
 
         Raises:
             OverloadedError: as `admit`; or others have held the bytes, or the turn of responses, for too long.
         """
         self.admit(owner)
         _return_freed_memory()
-        thread = threading.get_ident()
-        pause = 0.0
-        with self._changed:
+        place, own = self.detach()
+        claim, deadline, pause = _Claim(own + size, response), time.monotonic() + _WAIT_SECONDS, 0.0
+        with self._lock:
             # Not held while it waits for more: those before it in the queue may wait for these bytes.
-            own = self._reserved.pop(thread, 0)
             self._taken -= own
-            self._end_turn(thread)
-            self._queue.append(thread)
-            self._changed.notify_all()
-
-            def admitted() -> bool:
-                # In the order in which they came: a thread that returns at once does not overtake.
-                return (
-                    self._queue[0] == thread
-                    and (not self._taken or self._taken + own + size <= self._total)
-                    and (not response or self._turn is None)
-                )
-
-            try:
-                if not admitted():
-                    if not self._changed.wait_for(admitted, _WAIT_SECONDS):
-                        raise OverloadedError("too many large responses at once; try again later", retry_after=1.0)
-                    pause = self._pause
-                self._taken += own + size
-                self._reserved[thread] = own + size
-                if response:
-                    self._turn = thread
-            finally:
-                self._queue.remove(thread)
-                self._changed.notify_all()
+            self._queue.append(claim)
+            self._grant()
+        try:
+            while not claim.granted:
+                if (left := deadline - time.monotonic()) <= 0:
+                    raise OverloadedError("too many large responses at once; try again later", retry_after=1.0)
+                most = yield Wait(claim, deadline)
+                claim.wait(min(most, left))
+                pause = self._pause
+        finally:
+            with self._lock:
+                if not claim.granted:
+                    self._queue.remove(claim)
+                    self._grant()
+                elif response:
+                    self._turn = threading.get_ident()
+            self.attach((place, claim.size if claim.granted else 0))
         if response:
             time.sleep(pause)
             self._turn_began = time.monotonic()
 
+    def _grant(self) -> None:
+        """Grant the claims for which there are bytes and, for a response, the turn; called under the lock."""
+        # In the order in which they came: a thread that returns at once does not overtake.
+        while self._queue:
+            claim = self._queue[0]
+            if (self._taken and self._taken + claim.size > self._total) or (claim.response and self._turn is not None):
+                return
+            self._queue.popleft()
+            self._taken += claim.size
+            if claim.response:
+                self._turn = claim
+            claim.granted = True
+            claim.hint()
+
     def end_turn(self) -> None:
         """Let others read and encode responses: the calling thread waits before it encodes what it has read."""
-        with self._changed:
+        with self._lock:
             self._end_turn(threading.get_ident())
 
     def _end_turn(self, thread: int) -> None:
         if self._turn == thread:
             self._turn = None
             self._pause = min((time.monotonic() - self._turn_began) * _PAUSE_SHARE, _MAX_PAUSE)
-            self._changed.notify_all()
+            self._grant()
 
     def detach(self) -> tuple[str | None, int]:
         """Take what the calling thread has reserved from it, so that another one can `attach` it."""
         thread = threading.get_ident()
-        with self._changed:
+        with self._lock:
             self._end_turn(thread)
             return self._owners.pop(thread, None), self._reserved.pop(thread, 0)
+
+    def detached(self, wait: Wait) -> Steps[float]:
+        """Wait without what the calling thread has reserved, and give that to the thread that goes on."""
+        reserved = self.detach()
+        try:
+            return (yield wait)
+        finally:
+            self.attach(reserved)
 
     def attach(self, reserved: tuple[str | None, int]) -> None:
         """Have the calling thread hold what `detach` has returned."""
         owner, size = reserved
         if owner is not None:
-            with self._changed:
+            with self._lock:
                 self._owners[threading.get_ident()] = owner
                 self._reserved[threading.get_ident()] = size
 
@@ -158,15 +179,27 @@ class ResponseBudget:
         thread = threading.get_ident()
         if thread not in self._owners:
             return None
-        with self._changed:
+        with self._lock:
             self._taken -= self._reserved.pop(thread, 0)
             self._end_turn(thread)
-            self._changed.notify_all()
+            self._grant()
             return partial(self._leave, self._owners.pop(thread), self._places)
 
     def _leave(self, owner: str, places: Share) -> None:
-        with self._changed:
+        with self._lock:
             places.release(owner)
+
+
+class _Claim(Signal):
+    """Bytes that are granted to a request or response, or that it waits for."""
+
+    __slots__ = ("granted", "response", "size")
+
+    def __init__(self, size: int, response: bool) -> None:
+        super().__init__()
+        self.size = size
+        self.response = response
+        self.granted = False
 
 
 @cache

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,16 +13,28 @@ import pytest
 
 grpc = pytest.importorskip("grpc", reason="needs the extra grpc, which `make test` installs")
 
-from a2a_sync import A2AApp, Client, Retry, Task, TaskState, Timeout  # noqa: E402
+from a2a_sync import (  # noqa: E402
+    A2AApp,
+    Agent,
+    Client,
+    Message,
+    RequestContext,
+    Retry,
+    Task,
+    TaskState,
+    Timeout,
+)
 from a2a_sync.card import AgentCard, AgentInterface  # noqa: E402
 from a2a_sync.grpc import GRPCServer  # noqa: E402
+from a2a_sync.operations import OPERATIONS, AnyCall, interceptor  # noqa: E402
+from a2a_sync.server import responses  # noqa: E402
 from a2a_sync.types import new_id  # noqa: E402
 from tests.engine import eventually  # noqa: E402
 from tests.faults.agent import make_app  # noqa: E402
 from tests.faults.proxy import Cut, Proxy, proxy  # noqa: E402
 from tests.faults.test_streams import shown  # noqa: E402
-from tests.grpc.agent import path, serving  # noqa: E402
-from tests.grpc.test_server import busy, held, send_data  # noqa: E402
+from tests.grpc.agent import encoded, path, serving  # noqa: E402
+from tests.grpc.test_server import busy, held, request, send_data  # noqa: E402
 from tests.live import free_port  # noqa: E402
 from tests.stopwatch import Stopwatch  # noqa: E402
 
@@ -93,19 +106,26 @@ def test_a_stalled_connection_counts_as_cut_after_the_read_timeout(server: GRPCS
 
 
 @contextmanager
-def half_open(server: GRPCServer, operation: str, task_id: str = "") -> Iterator[None]:
-    """Within, `server` executes a send to the task of a client that it no longer reaches."""
+def unreachable(server: GRPCServer, operation: str, data: bytes) -> Iterator[Any]:
+    """A call of a client that `server` no longer reaches, and that does not reach it after the call."""
     with (
         # gRPC writes the path of a method as it is: nothing is forwarded from the call on.
         proxy(address(server), Cut(octets=0, how="stall"), match=path(operation).encode()) as between,
         grpc.insecure_channel(between.url.removeprefix("http://")) as channel,
     ):
-        make = channel.unary_unary if operation == "SendMessage" else channel.unary_stream
+        make = channel.unary_stream if OPERATIONS[operation].streaming else channel.unary_unary
         method = make(path(operation))
-        call = getattr(method, "future", method)(send_data("hold 0", task_id), timeout=120)
+        call = getattr(method, "future", method)(data, timeout=120)
+        yield call
+        call.cancel()
+
+
+@contextmanager
+def half_open(server: GRPCServer, operation: str, task_id: str = "") -> Iterator[None]:
+    """Within, `server` executes a send to the task of a client that it no longer reaches."""
+    with unreachable(server, operation, send_data("hold 0", task_id)):
         eventually(lambda: busy(server) == 1, "the call")
         yield
-        call.cancel()
 
 
 @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
@@ -137,6 +157,68 @@ def test_a_message_for_a_busy_task_frees_its_thread_within_a_second_too(operatio
             # It waits for the task.
             assert busy(one) == 1
             assert len(client.get_task(task.id).history) == 1
+
+
+class Silent(Agent):
+    """Shows a large artifact and asks nothing, until it is cancelled."""
+
+    name = "silent"
+    description = "For tests"
+
+    def handle_message(self, message: Message, context: RequestContext) -> Iterator[str]:
+        yield "x" * 2_000_000
+        context.sleep(120)
+
+
+#: Operations that read a large task wait for their turn.
+_LARGE = ["GetTask", "ListTasks", "CancelTask", "SubscribeToTask"]
+
+
+@pytest.mark.parametrize("how", ["half open", "cancel", "deadline"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_operation_keeps_a_thread_for_a_second(operation: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "_WAIT_SECONDS", 120.0)
+    entered = threading.Event()
+
+    @interceptor
+    def note(call: AnyCall) -> Generator[AnyCall, Any, Any]:
+        if call.operation.name == operation and call.context.peer:
+            entered.set()
+        return (yield call)
+
+    app = A2AApp(Silent(), push=True, interceptors=[note], extended_card=lambda context: context.card)
+    with serving(app) as one, Client(app) as client, ExitStack() as stack:
+        task = client.send("hi", return_immediately=True)
+        assert isinstance(task, Task)
+        eventually(lambda: client.get_task(task.id).text, "the artifact")
+        asked: Any = request(operation, task.id)
+        if operation == "ListTasks":
+            asked = replace(asked, include_artifacts=True)
+        budget = app.service.engine.responses
+        budget.reserve(1, "")
+        entered.clear()
+        data = encoded(operation, asked)
+        if how == "half open":
+            stack.enter_context(unreachable(one, operation, data))
+        else:
+            opened = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{one.port}"))
+            call = opened.unary_stream(path(operation))(data, timeout=1 if how == "deadline" else 60)
+            stack.callback(call.cancel)
+        assert entered.wait(60)
+        watch = Stopwatch()
+        if how == "cancel":
+            call.cancel()
+        eventually(lambda: not held(one), "the call without its thread")
+        assert watch.within(1)
+        if how == "half open" and operation in _LARGE:
+            # Nothing is known of the connection yet.
+            assert len(budget._queue) == 1
+        elif how != "half open":
+            watch = Stopwatch()
+            eventually(lambda: not budget._queue and not busy(one), "the end of the call")
+            assert watch.within(2 if how == "deadline" else 1)
+        budget.release()
+        eventually(lambda: not budget._queue and not budget._taken, "the end of what waited")
 
 
 def test_a_stream_goes_on_at_a_server_that_starts_again(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -151,7 +152,10 @@ def services(address: str) -> list[str]:
             reflection_pb2.ServerReflectionRequest(file_containing_symbol="lf.a2a.v1.A2AService"),
             reflection_pb2.ServerReflectionRequest(file_containing_symbol="google.rpc.ErrorInfo"),
         ]
-        listed, found, details = stub.ServerReflectionInfo(iter(asked), timeout=TIMEOUT)
+        # A call of its own for each: none lasts for a second.
+        listed, found, details = (
+            answer for one in asked for answer in stub.ServerReflectionInfo(iter([one]), timeout=TIMEOUT)
+        )
         assert b"SendMessageRequest" in b"".join(found.file_descriptor_response.file_descriptor_proto)
         assert b"ErrorInfo" in b"".join(details.file_descriptor_response.file_descriptor_proto)
         return [one.name for one in listed.list_services_response.service]
@@ -168,6 +172,23 @@ def test_reflection_lists_the_services_on_request_only() -> None:
         services(f"127.0.0.1:{plain.port}")
     error: Any = refused.value
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_silent_call_of_reflection_frees_its_thread() -> None:
+    asks = threading.Event()
+    app = A2AApp(Worker())
+    with app, closing(GRPCServer(app, "127.0.0.1:0", reflection=True)) as server:
+        server.start()
+        with grpc.insecure_channel(f"127.0.0.1:{server.port}") as opened:
+
+            def requests() -> Iterator[Any]:
+                asks.wait(TIMEOUT)
+                yield reflection_pb2.ServerReflectionRequest(list_services="")
+
+            call = reflection_pb2_grpc.ServerReflectionStub(opened).ServerReflectionInfo(requests(), timeout=TIMEOUT)
+            assert call.exception(TIMEOUT).code() is grpc.StatusCode.CANCELLED
+            eventually(lambda: server._call_threads._pool.running == 0, "the call without its thread")
+            asks.set()
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")

@@ -57,6 +57,7 @@ from a2a_sync.errors import (  # noqa: E402
 from a2a_sync.grpc import TLS, GRPCServer  # noqa: E402
 from a2a_sync.multiagent import AgentEvents  # noqa: E402
 from a2a_sync.operations import OPERATIONS, AnyCall, Endpoint, interceptor  # noqa: E402
+from a2a_sync.server import responses  # noqa: E402
 from a2a_sync.server.metrics import Metrics  # noqa: E402
 from a2a_sync.testing import wsgi_session  # noqa: E402
 from a2a_sync.testing.servers import socket_server  # noqa: E402
@@ -65,6 +66,7 @@ from tests.engine import Background, eventually  # noqa: E402
 from tests.faults.agent import make_app  # noqa: E402
 from tests.faults.proxy import proxy  # noqa: E402
 from tests.grpc.agent import Worker, channel, client_of, encoded, path, plain, serving  # noqa: E402
+from tests.hostile import http2  # noqa: E402
 from tests.stopwatch import Stopwatch  # noqa: E402
 from tests.test_reference import coverage  # noqa: E402
 
@@ -540,6 +542,77 @@ def test_large_answers_of_sends_that_waited_free_what_they_reserved(monkeypatch:
         assert (budget._taken, budget._owners, budget._turn) == (0, {}, None)
 
 
+class Pondering(Worker):
+    """Answers with a message and no task, when `answers` is set."""
+
+    direct = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = threading.Event()
+
+    def handle_message(self, message: Message, context: RequestContext) -> Message:
+        assert self.answers.wait(60)
+        return context.agent_message("pong")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("text", ["ping", "x" * 2_000_000], ids=["short", "long"])
+def test_an_answer_without_a_task_is_waited_for_without_a_thread(stream: bool, text: str) -> None:
+    agent = Pondering()
+    with (
+        serving(A2AApp(agent, limits=Limits(direct_reply_timeout=60.0))) as server,
+        client_of(server, retry=None) as client,
+    ):
+        sends = [Background(lambda: client.send(text, stream=stream)) for _ in range(3)]
+        eventually(lambda: busy(server) == 3 and not held(server), "the sends without their threads")
+        agent.answers.set()
+        answers = [one.result() for one in sends]
+        assert [(type(one), one.text) for one in answers] == [(Message, "pong")] * 3
+        eventually(lambda: busy(server) == 0, "the end of the calls")
+        budget = server._site.service.engine.responses
+        eventually(lambda: (budget._taken, budget._owners, budget._places.taken) == (0, {}, 0), "what was reserved")
+
+
+def test_a_caller_that_leaves_an_agent_without_tasks_leaves_a_task() -> None:
+    agent = Pondering()
+    with (
+        serving(A2AApp(agent, limits=Limits(direct_reply_timeout=60.0))) as server,
+        channel(server) as opened,
+        client_of(server) as client,
+    ):
+        call = opened.unary_unary(path("SendMessage")).future(send_data("ping"), timeout=60)
+        eventually(lambda: busy(server) == 1 and not held(server), "the send without its thread")
+        call.cancel()
+        watch = Stopwatch()
+        eventually(lambda: busy(server) == 0, "the end of the call")
+        assert watch.within(SECOND)
+        [task] = client.list_tasks().tasks
+        agent.answers.set()
+        eventually(lambda: client.get_task(task.id).state is t.TaskState.COMPLETED, "the end of the run")
+        assert client.get_task(task.id).status.message.text == "pong"
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["in time", "too late"])
+def test_a_large_message_waits_for_its_bytes_without_a_thread(refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "_WAIT_SECONDS", 0.3 if refused else 60.0)
+    unbounded = ("grpc.max_receive_message_length", -1)
+    with serving() as server, channel(server, unbounded) as opened, client_of(server) as client:
+        budget = server._site.service.engine.responses
+        budget.reserve(server._site.limits.max_pending_response_bytes, "", response=False)
+        calls = [opened.unary_unary(path("SendMessage")).future(send_data("x" * 2_000_000), timeout=60) for _ in "12"]
+        if refused:
+            for call in calls:
+                assert refusal(call.result)[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+        else:
+            eventually(lambda: len(budget._queue) == 2 and not held(server), "the calls without their threads")
+            assert client.send("hi").text == "worker: hi"
+        budget.release()
+        if not refused:
+            assert all(call.result(60) for call in calls)
+        eventually(lambda: (budget._taken, budget._owners, budget._places.taken) == (0, {}, 0), "what was reserved")
+
+
 def test_a_store_that_fails_at_the_end_of_a_send_that_waits_is_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as server, channel(server) as opened, client_of(server) as client:
         call = opened.unary_unary(path("SendMessage")).future(send_data("wait"), timeout=60)
@@ -680,6 +753,36 @@ def test_connections_beyond_the_limit_are_closed_at_once() -> None:
                 return False
 
         eventually(served, "a place for a connection")
+
+
+def test_calls_at_once_on_a_connection_are_bounded_by_the_limits() -> None:
+    with serving(limits=Limits(max_open_streams=7), threads=3) as server:
+        connection = http2.Connection(server.port)
+        with closing(connection.socket):
+            # MAX_CONCURRENT_STREAMS
+            eventually(lambda: connection.settings.get(3) == 10, "the settings")
+
+
+@pytest.mark.parametrize("interval", [0.1, 15.0])
+def test_pings_of_a_client_on_a_silent_connection_are_bounded_by_the_limits(interval: float) -> None:
+    limits = Limits(stream_keepalive_interval=interval, write_timeout=60.0)
+    with serving(limits=limits) as server:
+        connection = http2.Connection(server.port)
+        with closing(connection.socket):
+            connection.acknowledge()
+            connection.send(http2.whole(1, path("SendStreamingMessage"), send_data("wait")))
+            eventually(lambda: busy(server) == 1, "the stream")
+            pause = threading.Event()
+            for _ in range(8):
+                pause.wait(0.15)
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    connection.send(http2.frame(http2.PING, 0, 0, bytes(8)))
+            if interval < 1:
+                eventually(lambda: connection.pongs == 8, "the answers")
+                assert connection.closed is None
+            else:
+                # ENHANCE_YOUR_CALM
+                eventually(lambda: connection.closed == 11, "the end of the connection")
 
 
 # -- streams ------------------------------------------------------------------------------------------------------------

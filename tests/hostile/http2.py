@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 CONNECTIONS = 4
 #: Frame types and flags (RFC 9113, 6).
-DATA, HEADERS, RST_STREAM, SETTINGS = 0, 1, 3, 4
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY = 0, 1, 3, 4, 6, 7
 ACK, END_STREAM, END_HEADERS = 1, 1, 4
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 METHOD = "/lf.a2a.v1.A2AService/SendMessage"
@@ -65,6 +65,10 @@ class Connection:
     def __init__(self, port: int) -> None:
         #: The calls that the server has reset.
         self.resets: list[int] = []
+        #: Its settings by their numbers, how many pings it has answered, and the code with which it has closed the connection.
+        self.settings: dict[int, int] = {}
+        self.pongs = 0
+        self.closed: int | None = None
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0))
         threading.Thread(target=self._read, daemon=True).start()
@@ -73,9 +77,17 @@ class Connection:
         with contextlib.suppress(OSError), self.socket.makefile("rb") as frames:
             while head := frames.read(9):
                 kind, _, stream = struct.unpack(">BBI", head[3:])
-                frames.read(int.from_bytes(head[:3]))
+                payload = frames.read(int.from_bytes(head[:3]))
                 if kind == RST_STREAM:
                     self.resets.append(stream)
+                elif kind == SETTINGS:
+                    self.settings |= dict(struct.iter_unpack(">HI", payload))
+                elif kind == PING and head[4] & ACK:
+                    self.pongs += 1
+                elif kind == PING:
+                    self.send(frame(PING, ACK, 0, payload))
+                elif kind == GOAWAY:
+                    self.closed = int.from_bytes(payload[4:8])
 
     def send(self, *frames: bytes) -> None:
         self.socket.sendall(b"".join(frames))

@@ -136,12 +136,12 @@ def test_an_agent_that_does_not_stream_says_so(quick):
     modes = InputMediaTypes(app.agent_card())
     mute = AgentCapabilities(streaming=False)
     handler = RequestHandler(app._engine, mute, modes)
-    for request, method in (
-        (served.request("hi"), handler.send_streaming_message),
-        (SubscribeToTaskRequest(id="x"), handler.subscribe_to_task),
+    for call in (
+        op.Call(op.SEND_STREAMING_MESSAGE, served.request("hi")),
+        op.Call(op.SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id="x")),
     ):
         with pytest.raises(UnsupportedOperationError, match="does not stream"):
-            method(request, op.CallContext())
+            handler(call)
 
 
 @pytest.mark.parametrize("name", ["send", "stream", "get", "cancel", "subscribe"])
