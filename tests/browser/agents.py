@@ -26,7 +26,13 @@ from a2a_sync import (
 )
 from a2a_sync.agent.dialogue import MARK
 from a2a_sync.auth import ApiKeyAuth, BasicAuth, BearerAuth, FrameworkAuth, JWTAuth, Principal
-from a2a_sync.card import AgentProvider, create_agent_card
+from a2a_sync.card import (
+    AgentProvider,
+    ClientCredentialsOAuthFlow,
+    OAuth2SecurityScheme,
+    OpenIdConnectSecurityScheme,
+    create_agent_card,
+)
 from a2a_sync.console import ConsoleOptions
 from a2a_sync.integrations.flask import blueprint
 from a2a_sync.types import (
@@ -190,6 +196,20 @@ brief = A2AApp(Story(), console=True, limits=BRIEF)
 proxied = A2AApp(Story(), console=True, http=HTTPOptions(trusted_proxies=1))
 jwt = A2AApp(
     Story(), auth=JWTAuth(key=SIGNING_KEY, issuer="tests", audience="story", leeway=0), console=True, limits=BRIEF
+)
+#: Tokens as in `jwt`, announced in other ways.
+FLOW = ClientCredentialsOAuthFlow(token_url="https://login.example.com/token", scopes={})
+OPENID = "https://login.example.com/.well-known/openid-configuration"
+oauth, openid = (
+    A2AApp(
+        Story(),
+        auth=JWTAuth(key=SIGNING_KEY, issuer="tests", audience="story", scheme=scheme, name=name),
+        console=True,
+    )
+    for name, scheme in (
+        ("oauth", OAuth2SecurityScheme(flow=FLOW)),
+        ("openid", OpenIdConnectSecurityScheme(open_id_connect_url=OPENID)),
+    )
 )
 host = AgentHost({"story": Story(), "other": Story()}, console=True)
 secured = A2AApp(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 import os
 import re
+import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -75,12 +77,12 @@ class Repeating(Agent):
 @contextmanager
 def served(**options: Any) -> Iterator[tuple[str, Repeating]]:
     """The address of an app with a console, and its agent."""
-    agent = Repeating()
+    agent, tls = Repeating(), options.pop("tls", None)
     with A2AApp(agent, console=True, **options) as app:
-        server = make_server("127.0.0.1", 0, app, threaded=True)
+        server = make_server("127.0.0.1", 0, app, threaded=True, ssl_context=tls)
         Thread(target=server.serve_forever, daemon=True).start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}", agent
+            yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}", agent
         finally:
             server.shutdown()
             server.server_close()
@@ -153,6 +155,81 @@ def test_the_commands_send_every_part_with_the_credentials_of_the_card(
             assert not any(secret in text for text in commands.values())
         for number, (name, text) in enumerate(commands.items(), 2):
             assert f"message {number}" in run(name, text, tmp_path, **variables)
+    assert len(agent.got) == 3
+    assert len(set(agent.got)) == 1
+
+
+# -- signed tokens and certificates ---------------------------------------------------------------------------------------
+
+
+def token_of(key: Any, **claims: Any) -> str:
+    """A token of the issuer, signed with `key`."""
+    jwt = pytest.importorskip("jwt")
+    return str(jwt.encode({"iss": "tests", "aud": "repeating", "sub": "ada", **claims}, key, algorithm="ES256"))
+
+
+def check_refusal(commands: Mapping[str, str], folder: Path, **variables: str) -> None:
+    """The commands do not work with these credentials."""
+    for name, text in commands.items():
+        program = ["bash", "-c"] if name == "curl" else [sys.executable, "-c"]
+        done = subprocess.run(
+            [*program, text], capture_output=True, text=True, timeout=60, cwd=folder, env={**os.environ, **variables}
+        )
+        refused = r"UNAUTHENTICATED|UnauthenticatedError|CertificateRefusedError|curl: \(\d+\)"
+        assert re.search(refused, done.stdout + done.stderr), done
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@pytest.mark.parametrize("kind", ["oauth", "oidc", "mtls", "mtls and oauth"])
+def test_the_commands_work_with_signed_tokens_and_certificates(tmp_path: Path, kind: str, binding: str) -> None:
+    ec = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ec")
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    from a2a_sync.auth import JWTAuth, MTLSAuth
+    from tests.certificates import Authority
+
+    key, other_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    scheme = ALL["oidc" if kind == "oidc" else "oauth"]
+    auth: Any = JWTAuth(key=public, issuer="tests", audience="repeating", scheme=scheme, name=kind[-5:].strip())
+    token = token_of(key, exp=time.time() + 600)
+    opens: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token}"}}
+    given: Any = token
+    variables = {"A2A_SYNC_AUTH": token}
+    wrong = [{"A2A_SYNC_AUTH": token_of(key, exp=time.time() - 60)}, {"A2A_SYNC_AUTH": token_of(other_key)}]
+    tls, more = None, {}
+    if kind.startswith("mtls"):
+        authority = Authority(tmp_path)
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.ca)
+        tls.load_cert_chain(*authority.issue("127.0.0.1"))
+        tls.verify_mode = ssl.CERT_REQUIRED
+        files = []
+        for name, days in (("ada", 1), ("expired", -1)):
+            certificate, private = authority.issue(name, days=days)
+            files.append(str(tmp_path / f"{name}-both.pem"))
+            Path(files[-1]).write_text(Path(certificate).read_text() + Path(private).read_text())
+        trust = {"CURL_CA_BUNDLE": authority.ca, "REQUESTS_CA_BUNDLE": authority.ca, "A2A_SYNC_CERT": files[0]}
+        more = {"verify": authority.ca, "cert": files[0]}
+        opens = {"verify": authority.ca, "cert": files[0], **(opens if "oauth" in kind else {})}
+        wrong = [{**variables, **trust, "A2A_SYNC_CERT": files[1]}]
+        if kind == "mtls":
+            auth, given, variables = MTLSAuth(), None, trust
+        else:
+            auth, given = MTLSAuth(lambda subject: "ada") & auth, {"mtls": "", "oauth": token}
+            variables = {"A2A_SYNC_AUTH_2": token, **trust}
+            wrong = [{**variables, **one} for one in ({"A2A_SYNC_AUTH_2": "x"}, {"A2A_SYNC_CERT": files[1]})]
+    with (
+        served(auth=auth, protocol_bindings=(binding,), tls=tls) as (url, agent),
+        Client(url, auth=given, **more) as client,
+    ):
+        task = client.send(list(PARTS), timeout=TIMEOUT).task
+        commands = commands_of(requests.get(f"{url}/console/a/agent/t/{task.id}", timeout=60, **opens).text)
+        assert set(commands) == {"curl", "python"}
+        assert not any(token in text for text in commands.values())
+        for number, (language, text) in enumerate(commands.items(), 2):
+            assert f"message {number}" in run(language, text, tmp_path, **variables)
+        for each in wrong:
+            check_refusal(commands, tmp_path, **{**variables, **each})
     assert len(agent.got) == 3
     assert len(set(agent.got)) == 1
 

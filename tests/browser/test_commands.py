@@ -1,0 +1,76 @@
+"""Commands that the pages copy, executed: with signed tokens, and with client certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jwt", reason="PyJWT is not installed")
+pytest.importorskip("cryptography", reason="cryptography is not installed")
+
+from a2a_sync import A2AApp
+from a2a_sync.auth import MTLSAuth
+from tests.auth.test_certificates import require_certificates, serving
+from tests.browser.agents import Story
+from tests.browser.conftest import Visit, console_for, copied_commands, run_command
+from tests.browser.test_access import token
+from tests.browser.test_console import log_in_with
+from tests.certificates import Authority
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+Window = Callable[..., Visit]
+
+
+@pytest.mark.parametrize("agent", ["oauth", "openid"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_copied_commands_work_with_signed_tokens(
+    visit: Window, request: pytest.FixtureRequest, agent: str, elsewhere: bool
+) -> None:
+    url = request.getfixturevalue(agent)
+    secret = token(600)
+    for address in console_for(url, "--auth", secret) if elsewhere else [url]:
+        window = visit(address)
+        if elsewhere:
+            window.log_in()
+        else:
+            log_in_with(window, agent, {"secret": secret})
+        window.send("ask")
+        window.wait_state("input-required")
+        window.page.reload()
+        log, rows = ("#wire", "#frames > tr:first-child") if elsewhere else ("#log", "#rows > tr:first-child")
+        window.page.click(f"{log} > summary")
+        copied = copied_commands(window, rows)
+        assert len(copied) == 4
+        for label, command in copied:
+            assert secret not in command
+            assert "What is your name?" in run_command(label, command, A2A_SYNC_AUTH=secret)
+        window.check()
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_copied_commands_work_with_a_client_certificate(visit: Window, tmp_path: Path, elsewhere: bool) -> None:
+    authority = Authority(tmp_path)
+    certificate = authority.issue("ada")
+    both = tmp_path / "both.pem"
+    both.write_text("".join(Path(one).read_text() for one in certificate))
+    app = A2AApp(Story(), auth=MTLSAuth(), console=True)
+    with app, serving(app, authority, prepare=require_certificates) as url:
+        shown = [{"origin": url, "certPath": certificate[0], "keyPath": certificate[1]}]
+        for address in console_for(url, "--cert", str(both), "--cacert", authority.ca) if elsewhere else [url]:
+            window = visit(address, ignore_https_errors=True, client_certificates=shown)
+            window.log_in() if elsewhere else window.go("/console/")
+            window.send("ask")
+            window.wait_state("input-required")
+            window.page.reload()
+            log, rows = ("#wire", "#frames > tr:first-child") if elsewhere else ("#log", "#rows > tr:first-child")
+            window.page.click(f"{log} > summary")
+            copied = copied_commands(window, rows)
+            assert len(copied) == 4
+            trust = {"CURL_CA_BUNDLE": authority.ca, "REQUESTS_CA_BUNDLE": authority.ca}
+            for label, command in copied:
+                text = run_command(label, command, A2A_SYNC_CERT=str(both), **trust)
+                assert "What is your name?" in text, (command, text)
+            window.check()
