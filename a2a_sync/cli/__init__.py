@@ -96,7 +96,7 @@ def main(ctx: click.Context) -> None:
 
     \b
     Exit codes: 0 done; 1 failed, rejected or refused; 2 wrong usage;
-    3 no usable answer came back; 4 the agent asks for something; 130 interrupted.
+    3 no usable response; 4 the agent asks for input; 130 interrupted.
     """
     if os.environ.get("NO_COLOR"):
         ctx.color = False

@@ -25,7 +25,7 @@ _COMMANDS = {
     "/file": "PATH: send this file with the next message",
     "/task": "[ID]: show the current task, or continue another one",
     "/cancel": "[ID]: cancel the current task, or another one",
-    "/resume": "[ID]: follow the current task, or another one, until it ends or asks",
+    "/resume": "[ID]: follow the current task, or another one, until it ends or asks for input",
     "/new": "begin another conversation",
     "/help": "show this list",
     "/quit": "leave; so does Ctrl-D",
@@ -38,14 +38,14 @@ _PATIENCE = 10.0
 @click.option("--context", "context_id", default="", metavar="ID", help="Continue this conversation.")
 @click.option("--task", "task_id", default="", metavar="ID", help="Continue this task.")
 @out_option(help="Save every artifact here. Without it files are saved in a2a-TASK in the current folder.")
-@click.option("--no-history", is_flag=True, help="Keep no history of what was typed in a file.")
+@click.option("--no-history", is_flag=True, help="Do not store the typed lines in the history file.")
 def chat(connection: Connection, context_id: str, task_id: str, out: Path | None, no_history: bool) -> None:
     """Talk to the agent at URL.
 
-    Each line is a message; a line that ends with a backslash continues on the next one, as does Alt-Enter. Ctrl-C
-    leaves a running task alone, Ctrl-D ends the conversation. Lines that begin with a slash are commands: /file PATH,
-    /task [ID], /cancel [ID], /resume [ID], /new, /help, /quit. Without a terminal the lines come from standard input,
-    and the exit code is that of the last answer, as for send.
+    Each line is a message; a line that ends with a backslash continues on the next one, as does Alt-Enter. Ctrl-C stops
+    watching the answer (the task continues), Ctrl-D ends the conversation. Lines that begin with a slash are commands:
+    /file PATH, /task [ID], /cancel [ID], /resume [ID], /new, /help, /quit. If standard input is not a terminal, the
+    lines are read from it, and the exit code is that of the last answer, as for send.
     """
     read = _reader(history=not no_history)
     with connection.client() as client:

@@ -41,11 +41,11 @@ _COLORS = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.SKIPPED: None}
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for each check.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a JUnit report.")
 def check(connection: Connection, text: str, as_json: bool, junit: Path | None) -> None:
-    """Check whether the agent at URL does what its card and the A2A specification say.
+    """Check whether the agent at URL conforms to its card and to the A2A specification.
 
-    Checks the rules of the card and, for each binding and version that it lists, a send, a stream, tasks, errors and
-    limits. Each line names the section of the specification. The agent gets two messages for each interface and keeps
-    their tasks. The exit code is 1 if a check failed. --timeout limits each call; 60 seconds by default.
+    Checks the rules for cards. For each binding and version in the card, tests a send, a stream, tasks, errors and
+    limits. Each line names the section of the specification. The agent receives two messages for each interface and
+    stores their tasks. The exit code is 1 if a check failed. --timeout limits each call; 60 seconds by default.
     """
     results = []
     for result in run_checks(connection, text):

@@ -300,7 +300,7 @@ def global_options() -> list[click.Option]:
 
 task_argument: Final = click.argument("task_id", metavar="TASK")
 json_option: Final = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON as the protocol has it, one line each."
+    "--json", "as_json", is_flag=True, help="Print JSON in the form of the protocol, one line each."
 )
 #: Called with the help of the command.
 out_option: Final = partial(click.option, "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
@@ -311,13 +311,13 @@ _CONNECTION_OPTIONS = (
         envvar="A2A_SYNC_AUTH",
         metavar="SECRET",
         callback=_secret,
-        help="A token or API key, sent as the card says; in A2A_SYNC_AUTH other users do not see it.",
+        help="Token or API key, in the form that the card requires. Other users can see it, but not A2A_SYNC_AUTH.",
     ),
     click.option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),
         metavar="SECONDS",
-        help="Give up after this time.",
+        help="Stop waiting after this time.",
     ),
     click.option("--cacert", metavar="FILE", help="Trust these certificate authorities only (a PEM file or folder)."),
     click.option("--insecure", is_flag=True, help="Do not check the certificate of the server."),

@@ -19,7 +19,7 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=True, resolve_path=True
 
 
 @click.command(
-    epilog="Example: a2a-sync serve agents:agent --store sqlite:///tasks.db. What follows -- goes to gunicorn as it is: a2a-sync serve module:app -- --access-logfile -"
+    epilog="Example: a2a-sync serve agents:agent --store sqlite:///tasks.db. Arguments after -- are passed to gunicorn: a2a-sync serve module:app -- --access-logfile -"
 )
 @click.argument("target", metavar="MODULE:ATTRIBUTE")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -101,7 +101,8 @@ def serve(
     """Serve an agent with gunicorn.
 
     MODULE:ATTRIBUTE names an A2AApp, an AgentHost, an Agent, an AgentExecutor with a card, an agent of a supported
-    framework, or a class or function that makes one of them without arguments. The current folder is on the path. The URL of the card is printed when it can be read.
+    framework, or a class or function that creates one of them without arguments. Modules are also
+    imported from the current folder. The command prints the URL of the card when the card can be read.
     """
     if gevent and find_spec("gevent") is None:
         raise click.UsageError("--gevent needs gevent: pip install 'a2a-sync[gevent]'")

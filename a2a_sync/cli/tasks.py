@@ -85,10 +85,11 @@ def cancel(connection: Connection, task_id: str, as_json: bool) -> None:
 @json_option
 @out_option(help="Save every artifact here. Without it files are saved in a2a-TASK in the current folder.")
 def watch(connection: Connection, task_id: str, as_json: bool, out: Path | None) -> None:
-    """Follow the task TASK of the agent at URL until it ends or asks.
+    """Follow the task TASK of the agent at URL until it ends or asks for input.
 
-    Shows what the task has done so far and what it does from now on, like send, with the same exit codes. A connection
-    that breaks is resumed. Ctrl-C ends this command; the task continues. With --json one line for each event.
+    Prints the earlier and the new events of the task, with the same exit codes as send. If the connection breaks, the
+    command resumes the stream. Ctrl-C ends this command; the task continues. With --json it prints one line for each
+    event.
     """
     transcript = Transcript(data=out is None)
     show = print_event if as_json else transcript.show_event
