@@ -86,9 +86,9 @@ class AgentExtension(JSONObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCapabilities(JSONObject):
-    """Optional abilities; ``None`` is "not said" and counts as no.
+    """Optional features; ``None`` means that the card does not mention the feature, and counts as False.
 
-    ``state_transition_history`` is what a card of protocol 0.3 says; 1.0 has no such member, and an app's own card never has it.
+    ``state_transition_history`` is a member of protocol 0.3 only; an app's own card never has it.
     """
 
     streaming: bool | None = None
@@ -230,7 +230,7 @@ class SecurityRequirement(JSONObject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSkill(JSONObject):
-    """Something the agent can do. Modes are media types; where empty the card's defaults hold."""
+    """Something the agent can do. Modes are media types; if they are empty, the defaults of the card apply."""
 
     id: str
     name: str
@@ -246,7 +246,7 @@ class AgentSkill(JSONObject):
 
     @classmethod
     def of(cls, id: str, description: str, *, name: str = "", tags: Sequence[str] = (), **more: Any) -> AgentSkill:
-        """The skill in few words: without a `name` and `tags` it has those that its id gives (``word_count``: "Word count").
+        """A skill; by default `name` and `tags` are derived from the id (``word_count``: "Word count").
 
         `more` are the other members.
         """

@@ -390,7 +390,7 @@ class PublicError(A2AError):
 
 
 class NoTaskError(A2AError, AttributeError):
-    """`Reply.task` of an answer that is a `Message`."""
+    """Raised by `Reply.task`: the agent answered with a message instead of a task."""
 
 
 class TaskFailedError(A2AError):

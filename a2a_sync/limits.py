@@ -1,4 +1,4 @@
-"""Every number that bounds a server, or one owner of tasks on it, with a default."""
+"""The limits of a server, and of one owner of tasks on it, with their defaults."""
 
 from __future__ import annotations
 
@@ -41,20 +41,21 @@ def check_numbers(options: Any, may_be_zero: Collection[str] = ()) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of one app. Times are seconds, sizes are bytes; None means no bound where it is allowed.
+    """The limits of one app. Times are in seconds, sizes in bytes. Where None is allowed, it means no limit.
 
     Requests:
-        max_body_bytes: largest request body, and message of gRPC; more is refused unread (HTTP 413).
-        header_timeout: how long a client may take to send the head of a request; kept by the worker of `a2a_sync.gunicorn`,
-            then the connection is closed.
+        max_body_bytes: largest request body, and gRPC message; a larger one is refused unread (HTTP 413).
+        header_timeout: how long a client may take to send the request line and the headers. The worker of
+            `a2a_sync.gunicorn` enforces it and then closes the connection.
         body_idle_timeout: how long a client may send nothing in the middle of a body.
-        body_timeout: how long a client may take to send a body, give or take a quarter; then its connection is closed.
+        body_timeout: how long a client may take to send a body (± 25 %); then its connection is closed.
         max_message_parts: parts of a message.
         max_metadata_bytes: largest metadata of a message, and of a request, as JSON.
         max_page_size: largest page of ListTasks.
-        max_history_length: most messages sent back with a task, whatever was asked for.
-        max_response_bytes: bytes of tasks in one answer or in the snapshot of a stream, about as JSON. Histories are cut
-            to their newest messages that fit, and pages of ListTasks end early; a task's artifacts are sent whole.
+        max_history_length: most messages in the history of a returned task, even if the client requests more.
+        max_response_bytes: bytes of tasks in one response or in the snapshot of a stream, approximately as JSON.
+            Histories are cut to the newest messages that fit, and pages of ListTasks end early; the artifacts of a task
+            are always sent completely.
         max_pending_response_bytes: stored bytes of the tasks in all responses of more than 1 MiB that a process reads and encodes at
             the same time, and of request bodies of that size; others wait for them, up to ten seconds, then HTTP 429.
         max_history_part_bytes: largest part of a message that is sent back in a history; a larger one is left out, and a text says so.
@@ -62,40 +63,44 @@ class Limits:
     Runs:
         max_concurrent_runs: runs at once in one process, each on a thread of its own.
         max_queued_runs: runs that may wait for a thread; beyond it HTTP 429 and nothing is stored.
-        max_abandoned_threads: threads of runs past their limit that may linger beside `max_concurrent_runs`.
+        max_abandoned_threads: threads of runs that have exceeded their time limit and have not returned, in addition to
+            `max_concurrent_runs`.
         run_timeout: longest run; then the task is failed.
         run_idle_timeout: longest time between two events of a run; then the task is failed.
         busy_task_timeout: how long a message to a busy task waits for the run to end.
-        blocking_send_timeout: longest blocking send; then the task is returned as it is (None: until it pauses).
+        blocking_send_timeout: longest blocking send; then the task is returned in its current state (None: the send
+            waits until the task pauses).
         direct_reply_timeout: how long a ``direct`` agent has to answer without a task.
         cancel_handler_timeout: how long ``handle_cancel`` may take before the task is canceled anyway.
-        worker_heartbeat_interval: interval of the heartbeat of a process in a shared store; when two are missing, its runs are lost: failed,
-            or run again where the agent has ``on_worker_lost = "retry"``.
+        worker_heartbeat_interval: interval of the heartbeat of a process with a shared store. After two missing
+            heartbeats its runs are lost: they fail, or run again if the agent has ``on_worker_lost = "retry"``.
         max_run_attempts: how many workers may die during one request before its task is failed.
 
     Tasks:
         terminal_task_ttl: how long a task is kept after it has ended.
         interrupted_task_ttl: how long a task that waits for its client is kept (``input-required``, ``auth-required``).
-        max_task_bytes: bytes of one stored task, about as JSON; a message that would make it more is refused (HTTP 413), and
-            a run that would fails.
-        stream_replay_window: how long the streams of a run can be resumed after it has ended; then the log of a task with many entries
-            is compacted to its messages and its final artifacts, which all other reads are made of.
-        max_context_state_bytes: largest `RequestContext.state` of a context, as JSON. A run that looks at its state reads all
-            of it once, and each change stores all of it.
+        max_task_bytes: bytes of one stored task, approximately as JSON. A message that would exceed it is refused (HTTP
+            413), and a run that would exceed it fails.
+        stream_replay_window: how long the streams of a run can be resumed after it has ended. Then the log of a task
+            with many entries is compacted to its messages and final artifacts, which are sufficient for all other
+            reads.
+        max_context_state_bytes: largest `RequestContext.state` of a context, as JSON. A run that uses the state reads
+            all of it once, and each change stores all of it.
         max_context_memory_bytes: largest `RequestContext.memory` of a context, and `RequestContext.pending` of a task.
-        sweep_interval: how often a process removes and compacts old tasks, give or take a half.
+        sweep_interval: how often a process removes and compacts old tasks (± 50 %).
 
     Streams:
         max_open_streams: open streams at once in one process, and blocking sends over gRPC; beyond it HTTP 429.
-        server_threads: threads of the server in one process. Streams and blocking sends each hold one; they leave an eighth of them
-            free, and at least two: beyond that HTTP 429. None: the number that the settings for gunicorn pass, else no bound.
+        server_threads: threads of the server in one process. Each stream and each blocking send holds one. An eighth of
+            the threads, at least two, is reserved for other requests: further streams and sends get HTTP 429. None: the
+            number that the settings for gunicorn pass, or no limit.
         max_buffered_batches: batches of entries in the queue of one subscriber; a slower one reads the log instead.
         disconnect_check_interval: how often an idle stream checks for a lost client or a stopping server.
         stream_keepalive_interval: how often an idle stream sends a comment, and gRPC pings a silent connection with calls.
-        write_timeout: how long a client may refuse to read.
-        max_stream_age: longest life of one stream; the client resumes it.
-        max_connections: connections of gRPC at once in one process; further ones are closed at once.
-        connection_idle_timeout: how long a connection of gRPC may have no call.
+        write_timeout: how long a client may read nothing of a response.
+        max_stream_age: longest duration of one stream; then it ends, and the client resumes it.
+        max_connections: concurrent gRPC connections in one process; further ones are closed immediately.
+        connection_idle_timeout: how long a gRPC connection may have no call.
         store_poll_interval: how often a process with streams or blocked calls polls a shared store, because messages between processes may
             be lost.
     """
@@ -172,22 +177,22 @@ _MAY_BE_ZERO = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerQuota:
-    """What one owner of tasks (the caller, or the owner that ``owner=`` names) may use of a server.
+    """The share of a server that one owner of tasks (the caller, or the owner that ``owner=`` names) may use.
 
-    The agents of an `AgentHost` share one quota for each owner. Runs, streams and deliveries are counted in each process,
-    tasks and bytes in the store. Where a count is None, an owner gets a fair share: it may take one more while it
-    holds fewer than are free, so one owner alone gets half of them, two a third each, and some are left for the next owner.
-    Callers without a principal are one owner (``""``); where an app knows no others (no ``auth=``, no ``owner=``), its fair
-    share is everything.
+    The agents of an `AgentHost` share one quota for each owner. Runs, streams and deliveries are counted in each
+    process, tasks and bytes in the store. If a count is None, an owner gets a fair share: it may use one more while it
+    uses fewer than are free. One owner alone gets half of them, two owners get a third each, and some remain for the
+    next owner. Callers without a principal are one owner (``""``). If an app has no other owners (neither ``auth=`` nor
+    ``owner=``), this owner may use everything.
 
     Parameters:
         max_concurrent_runs: runs at once, of `Limits.max_concurrent_runs`.
         max_queued_runs: runs that wait for a thread, of `Limits.max_queued_runs`.
         max_open_streams: open streams, and sends that wait for their answer on a thread of the server, together.
-        max_tasks: stored tasks; the owner's oldest are evicted. None: the store's bound, at which the owner that has
-            most loses its oldest.
-        max_stored_bytes: bytes of stored tasks when a run begins; the owner's oldest are evicted. Tasks that run may then grow to
-            `Limits.max_task_bytes` each. None: no bound.
+        max_tasks: stored tasks; the owner's oldest are evicted. None: only the limit of the store applies, at which the
+            oldest tasks of the owner with the most tasks are evicted.
+        max_stored_bytes: bytes of stored tasks when a run begins; the owner's oldest are evicted. Running tasks may
+            then grow to `Limits.max_task_bytes` each. None: no limit.
         max_concurrent_deliveries: push notifications that are posted at once, of `PushOptions.max_concurrent_deliveries`.
 
     Raises:

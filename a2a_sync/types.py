@@ -1,8 +1,8 @@
 """The data model of A2A 1.0 as frozen dataclasses, shared by all versions and bindings.
 
-The objects hold data and offer read-only views (``.text``, ``.state``). JSON and versions are the business of codecs.
-Sequences are tuples and objects are frozen, so threads share them without copies. Dictionaries inside (``metadata``, ``data``)
-must not be changed once they are part of an object.
+The objects hold data and offer read-only views (``.text``, ``.state``). Codecs handle JSON and protocol versions.
+Sequences are tuples and objects are frozen, so threads share them without copies. Dictionaries inside (``metadata``,
+``data``) must not be changed once they are part of an object.
 
 As in ProtoJSON, an absent string is ``""``. ``None`` marks absence only where the protocol distinguishes absent from default
 (``history_length``, ``streaming`` …).
@@ -116,7 +116,7 @@ class JSONObject:
     __slots__ = ()
 
     def to_dict(self, version: str = "1.0") -> dict[str, JSON]:
-        """The object as the protocol writes it, ready for `json.dumps`: names in camel case, bytes in base64, times as text.
+        """The object in the JSON form of the protocol: names in camel case, bytes in base64, times as text.
 
         Parameters:
             version: ``"1.0"`` or ``"0.3"``, in the form of JSON-RPC. Members that the version does not have are omitted.
@@ -261,9 +261,10 @@ class FilePart(JSONObject):
         return f"FilePart({', '.join([content, *more])})"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the bytes to the file `path`, or to a new file in the folder `path`; returns where they are.
+        """Write the bytes to the file `path`, or to a new file in the folder `path`; returns the path of the file.
 
-        In a folder the name is that of the part, without directories and other characters than letters, digits and ``._-``.
+        In a folder, the file has the name of the part, without directories and with no characters except letters,
+        digits and ``._-``.
 
         Raises:
             ValueError: the part has an address in place of bytes; fetch it first.
@@ -491,7 +492,7 @@ class Artifact(Displayed, JSONObject):
 
     @property
     def text(self) -> str:
-        """The text parts, joined by nothing: the chunks of a stream are parts."""
+        """The text parts, joined without a separator: the chunks of a stream are parts."""
         return _text(self.parts, "")
 
     @property
@@ -557,7 +558,7 @@ class Task(Reply):
         return _data(self._parts())
 
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write what the artifacts contain into `folder`, which is created, as `Artifact.save`; returns the paths."""
+        """Write the contents of all artifacts into `folder`, as `Artifact.save` does; returns the paths."""
         return [path for artifact in self.artifacts for path in artifact.save(folder)]
 
     def _parts(self) -> Iterator[Part]:
@@ -578,8 +579,8 @@ class Task(Reply):
 
     @property
     def text(self) -> str:
-        """The text of the answer: that of the artifacts, one per line; without any, that of the message of the status, or else
-        of the agent's last message.
+        """The text of the answer: the texts of the artifacts, one per line. Without artifacts, the text of the status
+        message, or else of the agent's last message.
 
         Artifacts come last for tasks that are interrupted, failed or rejected. While a task is submitted or working, only
         artifacts count: its messages report progress.

@@ -74,7 +74,7 @@ class PushNotification:
 
 
 class HeaderItems(Protocol):
-    """The headers of a request: a mapping, or the ``Headers`` of Werkzeug, which are none."""
+    """The headers of a request: a mapping, or the ``Headers`` of Werkzeug, which is not a mapping."""
 
     def items(self) -> Iterable[tuple[str, str]]:
         """Names, in any case, and values."""
@@ -98,13 +98,13 @@ class ReplayCache(Protocol):
         """
 
     def discard(self, key: str) -> None:
-        """Delete `key`, whose notification was not handled; an unknown key is ignored."""
+        """Delete `key`, whose notification was not processed; an unknown key is ignored."""
 
 
 class WebhookReceiver:
     """Accepts notifications: ``gunicorn hooks:receiver``, or `receive` in a view of yours. Safe from many threads.
 
-    Each given one of `token`, `authentication` and `trusted_keys` must match; at least one is required.
+    At least one of `token`, `authentication` and `trusted_keys` is required, and all that are given must match.
 
     Parameters:
         token: the token of the push configuration, or a function of a task id that returns it, or None for unexpected tasks. A
@@ -115,18 +115,19 @@ class WebhookReceiver:
         url: the URL of this webhook in the push configuration; a signature for another one is refused. Without it another
             webhook of the same agent could forward its own notifications to this one.
         issuer: the required issuer of signatures; None for any with one of the keys.
-        max_age: the age up to which a signature is accepted, in seconds, and for which repeated notifications are detected at
-            least.
-        on_notification: called with each notification, on the thread of the request. What it raises makes the agent post
-            again later. Without it they wait for `notifications`.
+        max_age: the maximum age of an accepted signature, in seconds. Repeated notifications are detected for at least
+            this time.
+        on_notification: called with each notification, on the thread of the request. If it raises, the agent posts the
+            notification again later. Without it, notifications are queued for `notifications`.
         max_body_bytes: the size of a notification. Larger ones than `Limits.max_body_bytes` are not buffered by the worker of
             `a2a_sync.gunicorn`: a slow sender then holds a thread.
-        replay_cache_size: the number of notifications whose repetition is detected. A signed one is stored as long as its
-            signature is valid: when the cache is full of them, further ones are refused (503) until the first expires. Of those
-            without a signature the oldest are evicted. At most this many, and 10,000, wait for `notifications`.
-        replay_cache: a `ReplayCache` with a size of its own in place of the default one. By default each process has one in
-            memory, and a signed notification may be accepted once by each; `a2a_sync.stores.SQLiteReplayCache` is shared by the
-            processes of one machine. When it fails, notifications are refused (503).
+        replay_cache_size: the number of notifications whose repetition is detected. A signed one is stored as long as
+            its signature is valid: when the cache is full of signed ones, further notifications are refused (503) until
+            the first one expires. Unsigned ones are evicted, the oldest first. At most this number, and at most 10,000,
+            are queued for `notifications`.
+        replay_cache: a `ReplayCache` with its own size in place of the default one. By default each process has a cache
+            in memory, so each process may accept a signed notification once; `a2a_sync.stores.SQLiteReplayCache` is
+            shared by the processes of one machine. If the cache fails, notifications are refused (503).
         url_guard: the addresses that a key set may be read from; by default the host of its URL, over https.
 
     Raises:
@@ -184,20 +185,23 @@ class WebhookReceiver:
     # -- taking --
 
     def receive(self, headers: HeaderItems, body: bytes) -> PushNotification | None:
-        """Check what was posted; None for what came before. Answer with a status of success, or with that of the error.
+        """Check a posted notification and return it; None for a duplicate. Respond with success or the error's status.
 
-        `headers` are a mapping or what the web framework has for them, such as ``request.headers`` of Flask and Django. Blocks
-        while a key set is read.
+        `headers` is a mapping or the header object of a web framework, such as ``request.headers`` of Flask and Django.
+        Blocks while a key set is read.
 
         Raises:
-            NotificationRefusedError: it is not what it should be. Nothing is remembered of it.
+            NotificationRefusedError: a check failed. The receiver does not record the notification.
         """
         headers = {name.lower(): value for name, value in headers.items()}
         notification = self._read(headers, self._check_sender(headers), body)
         return notification if self._is_new(notification) else None
 
     def forget(self, notification: PushNotification) -> None:
-        """What `receive` gave was not taken after all: when it is posted again, it is given again. Answer with an error."""
+        """Discard the record of a notification whose processing failed; `receive` returns it again when it is repeated.
+
+        Respond with an error.
+        """
         if key := _key(notification):
             try:
                 self._replay_cache.discard(key)
@@ -272,9 +276,10 @@ class WebhookReceiver:
         return b"".join(pieces)
 
     def notifications(self, timeout: float | None = None) -> Iterator[PushNotification]:
-        """What came over WSGI and was not handed to a function, as it comes; the end is when nothing came for `timeout` seconds.
+        """The notifications that arrive over WSGI; ends if none arrives for `timeout` seconds. Without
+        `on_notification`.
 
-        For one thread in the process that serves.
+        For one thread, in the process that serves the receiver.
         """
         while True:
             try:

@@ -39,11 +39,11 @@ class Agent(InProcessCalls, Closes):
     `InputRequired`, `AuthRequired`, `Rejected`, `Failed`, a `Message`, a `StreamingResult`, or None. An exception fails
     the task; its text is only logged unless it is a `PublicError` or `AgentError`.
 
-    ``handle_cancel(context)`` is optional and may raise `TaskNotCancelableError` to refuse. ``direct = True`` lets an
-    agent that answers with a `Message` at once do so without a task. ``on_worker_lost`` is ``"fail"`` or ``"retry"``.
-    ``native_thread = True`` gives the handler a real thread under gevent, where other handlers share one: for long
-    computations and handlers with an event loop of their own. ``async def`` handlers always get one. ``skills`` may be
-    in short forms: see `create_agent_card`.
+    ``handle_cancel(context)`` is optional and may raise `TaskNotCancelableError` to refuse. With ``direct = True``, an
+    agent that immediately answers with a `Message` creates no task. ``on_worker_lost`` is ``"fail"`` or ``"retry"``.
+    ``native_thread = True`` runs the handler on a native thread under gevent, where the other handlers share one
+    thread. Use it for long computations and for handlers that run their own event loop. ``async def`` handlers always
+    run on a native thread. ``skills`` may be in short forms: see `create_agent_card`.
 
     ``agent.call("hello")`` and the other methods of local calls use a private app in the same process: see `start`.
     """
@@ -99,7 +99,7 @@ class Agent(InProcessCalls, Closes):
         return None if self._on_cancel is None else self._on_cancel(context)
 
     def message(self, handler: _Handler) -> _Handler:
-        """Decorator: `handler(message, context)` answers messages.
+        """Decorator for the function `handler(message, context)`, which answers messages.
 
         Raises:
             TypeError: `handler` does not take these two arguments.
@@ -109,7 +109,7 @@ class Agent(InProcessCalls, Closes):
         return handler
 
     def on_cancel(self, handler: _Handler) -> _Handler:
-        """Decorator: `handler(context)` is called before a task is canceled and may refuse.
+        """Decorator for the function `handler(context)`, which is called before a task is canceled and may refuse.
 
         Raises:
             TypeError: `handler` does not take this argument.

@@ -16,7 +16,7 @@ _MAX_REPEATED_BYTES = 1024 * 1024
 class ArtifactWriter:
     """Sends one artifact in chunks.
 
-    The first creates it, the others extend it, leaving the ``with`` block completes it.
+    The first chunk creates the artifact, later chunks extend it, and the end of the ``with`` block completes it.
 
     The last event replaces the chunks with the whole artifact, adjacent texts joined: some clients, for example those
     of the Google ADK, keep only the content of the last event. An artifact of more than 1 MiB ends with an empty text

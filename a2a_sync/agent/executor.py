@@ -136,7 +136,7 @@ class RequestContext:
 
     @property
     def metadata(self) -> Metadata:
-        """The metadata of the request; that of the message is separate."""
+        """The metadata of the request, which is separate from the metadata of the message."""
         return self._run.request.metadata
 
     @property
@@ -185,7 +185,7 @@ class RequestContext:
 
     @property
     def task(self) -> Task:
-        """The task as it was when it was first read: artifacts, history with the incoming message, state."""
+        """The task as of the first access: its state, its artifacts, and its history with the incoming message."""
         if self._task is None:
             self._task = self._on_hub(self._run.stored).task
         return self._task
@@ -216,8 +216,8 @@ class RequestContext:
     def conversation(self, limit: int = 100, *, completed_only: bool = False) -> tuple[Message, ...]:
         """The newest messages of all tasks of this context and owner, the incoming message last.
 
-        Answers that only artifacts hold are included as messages of the agent. Tasks follow each other in order of
-        their last change, this one last. Read from the store at each call.
+        Answers that only artifacts contain are included as messages of the agent. The tasks are ordered by their last
+        change, and the current task is the last. Each call reads the store.
 
         Parameters:
             limit: the largest number of messages.
@@ -279,12 +279,13 @@ class RequestContext:
         return lambda: self._on_hub(release)
 
     def wait_for_turn(self, timeout: float = 20.0) -> None:
-        """Wait until no other task of this context and owner that has called this runs, in any worker.
+        """Wait until no other task of this context and owner that has called this method runs, in any worker.
 
-        The turn ends with the run, also where its worker dies. Executors with ``exclusive = True`` begin with it.
+        The turn ends with the run, even if its worker dies. Executors with ``exclusive = True`` call this method first.
 
         Raises:
-            PublicError: another task still ran after `timeout` seconds; not caught, it fails the task with that reason.
+            PublicError: another task still ran after `timeout` seconds. If it is not caught, the task fails with this
+                reason.
             TaskCancelled: the task was canceled or timed out.
         """
         take_turn(self._value(Memory, TURN), self.task_id, runs=self._has_run, sleep=self.sleep, timeout=timeout)

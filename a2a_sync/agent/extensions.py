@@ -33,7 +33,7 @@ else:
 class Extension:
     """One extension, declared by class attributes or by arguments.
 
-    Hooks are optional; a handler may implement it instead.
+    The hooks are optional; a handler may implement the extension instead.
 
     It is active for calls that request exactly its `uri`. Active extensions are listed in `RequestContext.extensions`
     and in a header of the response. Several threads may call the hooks at once, each for its own call or run.

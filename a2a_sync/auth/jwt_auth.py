@@ -32,13 +32,13 @@ class JWTAuth(Authenticator):
         audience: the required audience (``aud``), or several of which one is enough.
         jwks_url: the URL of the issuer's key set. It is cached for five minutes, and read again, once a minute at most,
             when a token names a key that is not in it.
-        key: the one key instead: a PEM text, or the bytes of a shared secret.
+        key: a single key in place of `jwks_url`: a PEM text, or the bytes of a shared secret.
         algorithms: the accepted algorithms; by default all that fit the kind of key, never ``none``.
         identify: called with the claims, returns the caller, in place of the subject.
         scopes: the scopes that every caller needs.
         leeway: seconds by which clocks may differ.
         url_guard: the addresses that the keys may be read from; by default the host of `jwks_url` over https.
-        scheme: its description in the card where that is more than "a bearer token that is a JWT".
+        scheme: the security scheme in the card, to describe more than "a bearer token that is a JWT".
         name: the name of the scheme in the card.
 
     Raises:

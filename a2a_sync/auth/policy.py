@@ -50,12 +50,12 @@ class Requirement:
 
 
 class Authenticator(Requirement):
-    """One way to authenticate callers. Subclass it for your own.
+    """One way to authenticate callers. Subclass it for a scheme of your own.
 
     Attributes:
         name: the name of the scheme in the card.
         scheme: the card's description of it; None for a way that clients cannot use by themselves.
-        scopes: the scopes that every caller needs that is authenticated in this way.
+        scopes: the scopes that every caller authenticated in this way needs.
     """
 
     name = "custom"
@@ -68,8 +68,8 @@ class Authenticator(Requirement):
     def authenticate(self, request: AuthRequest) -> Identity:
         """The caller, as a `Principal` or an id; None where the request has no credentials of this kind.
 
-        An empty id, or one with lone surrogates or the control characters U+001E and U+001F, is no caller. Runs on the
-        request's thread.
+        An empty id, or one with lone surrogates or the control characters U+001E and U+001F, does not count as a
+        caller. Runs on the thread of the request.
 
         Raises:
             UnauthenticatedError: the credentials are wrong. Its message is sent to the caller.

@@ -1,4 +1,4 @@
-"""What an authenticator sees of a request, whatever transport carried it."""
+"""The part of a request that authenticators use; the same for all transports."""
 
 from __future__ import annotations
 

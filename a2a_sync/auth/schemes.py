@@ -40,7 +40,8 @@ class BearerAuth(Authenticator):
 
     Parameters:
         verify: called with the token, returns its owner: a `Principal`, an id, or None. Or a mapping of tokens to these.
-        scheme: its description in the card where that is more than "a bearer token", such as an `OAuth2SecurityScheme`.
+        scheme: the security scheme in the card, to describe more than "a bearer token", such as an
+            `OAuth2SecurityScheme`.
         scopes: the scopes that every caller needs; `Principal.scopes` are those that a caller has.
         name: the name of the scheme in the card.
     """

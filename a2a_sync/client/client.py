@@ -343,9 +343,9 @@ class Client(Closes):
         """Send a message and wait until its task has ended or waits for input. A failed task is returned, not raised.
 
         If the agent streams, the message is sent as a stream, which is resumed when it is cut (see `Retry`); status and
-        artifacts are those of GetTask. The history ends with the message that was sent, unless the answer is nowhere else;
-        with `history_length` it is read by one GetTask at the end. When an answer is lost, the message is sent again only if
-        the agent deduplicates messages by key.
+        artifacts are those of GetTask. The history ends with the sent message, unless only the history contains the
+        answer; with `history_length`, one GetTask reads the history at the end. If a response is lost, the message is
+        sent again only if the agent deduplicates messages by key.
 
         Parameters:
             message: text, a part, a list of these, or a `Message`.
@@ -359,9 +359,9 @@ class Client(Closes):
             accepted_output_modes: the media types that the caller accepts.
             push_config: where the agent posts the events of the task from its beginning: a URL or a configuration. A
                 configuration without an id is replaced by that of the next message to the task.
-            idempotency_key: 1 to 255 printable ASCII characters. Of all messages with the same key and content the agent runs
-                one, and answers each with its task. Only for agents whose card lists ``urn:a2a-sync:idempotent-send:1``; for
-                these each call has a key of its own by default.
+            idempotency_key: 1 to 255 printable ASCII characters. The agent runs only one of all messages with the same
+                key and content, and answers each of them with the task of that one. Only for agents whose card lists
+                ``urn:a2a-sync:idempotent-send:1``; for these, each call has its own key by default.
             options: see `CallOptions`.
 
         Raises:
@@ -530,7 +530,7 @@ class Client(Closes):
 
     @run_on_gevent_hub
     def cancel_task(self, task_id: str, *, metadata: Metadata | None = None, **options: Unpack[CallOptions]) -> Task:
-        """Cancel a task; its state afterwards.
+        """Cancel a task and return it.
 
         Raises:
             TaskNotCancelableError: the task has ended, or the agent refuses to cancel it.
@@ -557,10 +557,10 @@ class Client(Closes):
 
     @run_on_gevent_hub
     def wait(self, task_id: str, *, stream: bool = True, **options: Unpack[CallOptions]) -> Task:
-        """Wait until a task has ended or waits for input; its state then.
+        """Wait until a task has ended or waits for input, and return it.
 
-        The task is followed by its stream if the agent streams and `stream` is true, and else polled. Transient failures are
-        retried (see `Retry`).
+        If the agent streams and `stream` is true, the client follows the stream of the task; otherwise it polls the
+        task. Transient failures are retried (see `Retry`).
 
         Raises:
             TransportTimeoutError: the task did not pause within `timeout` seconds, or the total limit of the client.

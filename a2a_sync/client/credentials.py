@@ -1,6 +1,6 @@
-"""Credentials of a client: what a user may give, the form in which it is sent, and tokens that are fetched (spec 4.5, 7.3).
+"""Credentials of a client: their kinds, the form in which they are sent, and tokens that are fetched (spec 4.5, 7.3).
 
-Where their form is not given, the card decides. A card lists alternatives, each of which requires all of its schemes. It decides
+If the form is not given, the card decides. A card lists alternatives, each of which requires all of its schemes. It decides
 the form of credentials but never their receiver: see `urls.may_send_credentials`. No error and no repr contains a secret.
 """
 
@@ -70,7 +70,7 @@ def check_header(name: str, value: str) -> str:
 
 
 class ApiKey:
-    """An API key for ``Client(auth=…)``, sent in the named header, query parameter or cookie, or where the card says.
+    """An API key for ``Client(auth=…)``, sent in the named header, query parameter or cookie; else the card decides.
 
     Queries appear in the logs of servers and proxies: prefer a header.
     """

@@ -55,7 +55,7 @@ class Retry:
     """How long a client retries after an interruption: a network failure or a server that restarts. Times are in seconds.
 
     Parameters:
-        max_elapsed: the longest time for one interruption; then the error is raised. 0 switches retries off (`Retry.off`).
+        max_elapsed: the longest time for one interruption; then the error is raised. 0 disables retries (`Retry.off`).
         initial_backoff: the pause before the first retry. Each further pause is twice as long, with 50 % jitter.
         max_backoff: the longest pause, unless the server asks for a longer one with ``Retry-After``.
     """

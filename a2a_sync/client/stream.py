@@ -359,7 +359,7 @@ class TaskStream(Displayed, Closes):
 
     @property
     def closed(self) -> bool:
-        """No further event will be returned."""
+        """Whether the stream returns no further events."""
         return self._closed.is_set()
 
     @run_on_gevent_hub

@@ -105,7 +105,7 @@ class Final:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What was said so far is complete: an artifact of its own with this name. The next text begins another one."""
+    """The text so far is complete: a separate artifact with this name. The next text begins another one."""
 
     name: str
 
@@ -119,7 +119,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that the agent made: an artifact of its own."""
+    """A file that the agent has created: a separate artifact."""
 
     part: FilePart
     name: str = ""
@@ -256,7 +256,7 @@ class Turn:
 
     Parameters:
         context: the request.
-        deps: what the agent's tools are given: the result of ``deps(context)``.
+        deps: the value for the tools of the agent: the result of ``deps(context)``.
         pending: what the adapter gave to `Ask`, if this message answers; else None.
         answers: the answers by question id.
     """
@@ -279,7 +279,7 @@ class Turn:
 
     @property
     def memory(self) -> list[Any]:
-        """What the turns of the conversation have remembered. Read once, on the first access."""
+        """The memory that earlier turns of the conversation have stored. Read once, on the first access."""
         if self._memory is None:
             self._memory = _listed(self.context.memory.get())
         return self._memory
@@ -377,8 +377,8 @@ class Bridge:
             is called once per process, on the event loop of the runs, after servers have forked.
         name, description, skills: for the card. The default of `name` is that of the agent.
         input_modes: the media types that the agent accepts.
-        deps: a function of the `RequestContext`, whose result the agent's tools are given; or that value itself. The
-            identity of the caller comes from ``context.user``, never from metadata.
+        deps: a function of the `RequestContext`, whose result is passed to the tools of the agent; or that value
+            itself. The identity of the caller comes from ``context.user``, never from metadata.
         expose_tools: whether callers see the calls of tools and their results, as progress.
         status_text: whether the final status repeats the text of the answer, for callers that read nothing else. ``"auto"``:
             unless the caller is an agent of the Google ADK, which would store it twice.

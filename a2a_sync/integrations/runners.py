@@ -49,14 +49,14 @@ class AgentRunner(Protocol):
         """The result: text, a `RunResult`, or another value that a handler may return."""
 
     def run_stream(self, messages: list[dict[str, Any]], **options: Any) -> Iterable[RunEvent]:
-        """What happens, as it does."""
+        """The events of the run, as they happen."""
 
 
 class WorkflowRunner(Protocol):
     """A workflow of a framework."""
 
     def run_stream(self, state: dict[str, Any]) -> Iterable[RunEvent]:
-        """What happens, as it does."""
+        """The events of the run, as they happen."""
 
 
 class AgentRunnerExecutor(Bridge):

@@ -20,26 +20,27 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushOptions:
-    """How an app sends push notifications. Times are seconds, sizes are bytes; the numbers count for one process.
+    """How an app sends push notifications. Times are in seconds, sizes in bytes; the numbers apply to each process.
 
     Parameters:
-        url_guard: judges the URLs that clients give; the default refuses everything in private networks.
+        url_guard: checks the URLs that clients set; the default refuses all private networks.
         signer: signs each notification; its public key is then in the key set that the app serves at
             ``/.well-known/jwks.json``.
-        sender: delivers each notification in place of the POST of this library: a function that takes a `PushRequest`. It
-            is called on a delivery thread, for one webhook in the order of its events. Once it returns the notification
-            counts as delivered; an exception means a retry, with the same backoff as a failed POST. A `PushRefusedError`
-            gives a reason, a time for the next attempt, or ends the attempts. It should keep to
-            ``request.timeout``. `url_guard` still judges the URL when a webhook is set; where the sender connects to it,
-            the address it connects to is the sender's to check.
+        sender: delivers each notification in place of the POST of this library: a function that takes a `PushRequest`.
+            It is called on a delivery thread, for one webhook in the order of its events. When it returns, the
+            notification counts as delivered; an exception means a retry, with the same backoff as after a failed POST.
+            A `PushRefusedError` gives a reason, a time for the next attempt, or ends the attempts. The sender should
+            respect ``request.timeout``. `url_guard` still checks the URL when a webhook is set; if the sender connects
+            to the URL, it has to check the address itself.
         max_configs: webhooks of one task.
         max_payload_bytes: largest notification; a larger one is replaced by its task without artifacts and history.
         timeout: how long a receiver may take to accept the connection, to read the notification, and to answer; each.
-        max_concurrent_deliveries: webhooks that a process posts to at once. One receiver gets a quarter of them at most.
-            Receivers that have just failed or are new get half of them; of these, each owner an eighth and each receiver one.
+        max_concurrent_deliveries: webhooks that a process posts to at once. One receiver gets a quarter of them at
+            most. Receivers that have just failed or are new share half of them; of this half, each owner gets an eighth
+            and each receiver one.
         max_attempts: attempts to deliver one notification; after the last its webhook is disabled.
         initial_backoff: wait after the first failure; it doubles after each further one.
-        max_backoff: longest wait between two attempts, whatever a receiver asks for.
+        max_backoff: longest wait between two attempts, even if a receiver asks for a longer one.
 
     Raises:
         TypeError: `sender` is no function, or one that is ``async def``.

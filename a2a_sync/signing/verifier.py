@@ -113,7 +113,7 @@ class CardVerifier:
                 return VerifiedCard(header, {**document_of(form, version), "signatures": signatures})
             except _Refused as refused:
                 reasons.append(f"signatures[{index}]: {refused}")
-        raise CardSignatureError("no signature of the card holds: " + "; ".join(reasons), phase="card", agent=agent)
+        raise CardSignatureError("no signature of the card is valid: " + "; ".join(reasons), phase="card", agent=agent)
 
     def _algorithm_and_key(self, header: Mapping[str, Any]) -> tuple[str, str]:
         """The members ``alg`` and ``kid`` of a header."""
@@ -215,8 +215,8 @@ def _read_keys(known: KeySet, kid: str, fetch: Fetch | None) -> tuple[TrustedKey
         return known.keys(kid, fetch)
     except UnavailableError as error:
         if fetch is None:
-            raise _Refused(f"nothing here can read {known.url}") from None
+            raise _Refused(f"reading {known.url} needs the argument fetch") from None
         cause = error.__cause__
         if isinstance(cause, TransportError):
             raise _Refused(f"the key set cannot be read: {cause}") from cause
-        raise _Refused(f"what is at {known.url} is no key set") from None
+        raise _Refused(f"the document at {known.url} is no key set") from None

@@ -254,11 +254,11 @@ class TaskBusy(StoreConflict):
 
 
 class TaskFull(StoreConflict):
-    """The task would hold more bytes than it may."""
+    """The task would exceed its size limit."""
 
 
 class OwnerFull(StoreConflict):
-    """The tasks of the owner would hold more bytes than they may, even after eviction of all that can be evicted.
+    """The tasks of the owner would exceed their size limit, even after eviction of all tasks that can be evicted.
 
     ``evicted`` are tasks that were evicted nevertheless, as in `StartedRun`.
     """
@@ -316,7 +316,7 @@ class HeldRequest(NamedTuple):
 
 
 class LostWorker(NamedTuple):
-    """A worker that holds its runs no more. ``left``: it has left the store and released them; else its lease is over."""
+    """A worker whose runs may be resumed. ``left``: it left the store and released them; else its lease expired."""
 
     id: str
     left: bool
@@ -352,7 +352,7 @@ class PubSub(Protocol):
 
     @property
     def healthy(self) -> bool:
-        """Messages of other processes arrive now. While it is False the store is polled at short intervals."""
+        """Whether messages of other processes arrive. While it is False, the store is polled at short intervals."""
 
     def start(self, on_message: Callable[[str, TaskBatch | None], None], on_gap: Callable[[], None]) -> None:
         """Receive messages in this process from now on, if that has not begun. May be called often.
@@ -367,7 +367,7 @@ class PubSub(Protocol):
         """Send a stored batch to the other processes."""
 
     def subscribe(self, task_id: str, *, soon: bool = False) -> None:
-        """Messages about this task are wanted, until `unsubscribe` was called as often. An implementation may send all.
+        """Request messages about this task, until `unsubscribe` is called as often. An implementation may send all.
 
         `soon`: another process is about to write to it.
         """
@@ -388,14 +388,14 @@ class Workers(Protocol):
 
     @property
     def id(self) -> str:
-        """This process, in tokens; another one after a fork."""
+        """The id of this process, in tokens; a forked process has another one."""
 
     @property
     def store_id(self) -> str:
         """Names the store: the same text in all processes that share it, and in no other."""
 
     def mark(self) -> object:
-        """A value that differs after every write of any process; None where the store cannot know. Cheap."""
+        """A value that changes with every write of any process; None if the store has none. A cheap read."""
 
     def beat(self, lease: float) -> float | None:
         """Renew the lease of this process for `lease` seconds from now on; the first call adds the worker.
@@ -406,10 +406,10 @@ class Workers(Protocol):
         """
 
     def leave(self) -> None:
-        """This process starts no more runs; other workers may resume at once what it still holds."""
+        """Record that this process starts no more runs; other workers may resume its runs at once."""
 
     def has_others(self) -> bool:
-        """The store knows another worker, whose runs may have to be taken over. A cheap read."""
+        """Whether the store has another worker, whose runs may have to be resumed. A cheap read."""
 
     def claim_lost(self, lease: float, *, now: float | None) -> LostWorker | None:
         """Claim a worker that has left, or that is dead at the time `now` of the clock of the store; None where there is none.
@@ -426,7 +426,7 @@ class Workers(Protocol):
         """The runs that `worker` holds the tokens of."""
 
     def holds(self, token: RunToken) -> bool:
-        """The token is current."""
+        """Whether the token is current."""
 
     def adopt(self, run: HeldRun, request: RunRequest, events: Sequence[LogEvent]) -> StartedRun:
         """Resume a run of another worker: store `request` and `events`, and replace its token by one of this worker.
@@ -487,7 +487,7 @@ class StoredWebhook:
 
     @property
     def behind(self) -> bool:
-        """There are entries to deliver."""
+        """Whether there are entries to deliver."""
         return self.open and self.cursor < self.head
 
     @property

@@ -1,7 +1,7 @@
 """`A2AApp`: an agent as a WSGI application.
 
-It knows paths, pages and mounting, and passes a request to the binding whose path it is. What a call means is up to
-`AgentService`.
+It handles paths, pages and mounting, and passes each request to the binding that its path belongs to. `AgentService`
+executes the calls.
 """
 
 from __future__ import annotations
@@ -62,48 +62,48 @@ FORWARDED_HEADERS = ("accept-language", "user-agent", "x-request-id", "tracepare
 class A2AApp(Site):
     """An agent as a WSGI application: ``gunicorn module:app --threads 32``.
 
-    Nothing is started or opened before the first request, so the app may be made before a fork. To put WSGI middleware
-    around it, assign to ``app.wsgi_app``.
+    The app starts no thread and opens no file before the first request, so it may be created before a fork. To wrap it
+    in WSGI middleware, assign to ``app.wsgi_app``.
 
     Parameters:
         agent: an `Agent`, or any `AgentExecutor` together with `card`.
-        card: the public card, in place of the one that the agent describes.
+        card: the public card, in place of the agent's own card.
         extended_card: the card for authenticated callers, or a function of a `CardContext` that returns one.
-        card_signer: signs both cards (it needs `url`); several sign one after the other.
-        store: a `TaskStore` or a URL (``sqlite:///tasks.db``, ``memory:``); without one tasks live in memory.
+        card_signer: a `CardSigner` that signs both cards, or several of them; requires `url`.
+        store: a `TaskStore` or a URL (``sqlite:///tasks.db``, ``memory:``); by default tasks are kept in memory.
         pubsub: carries messages between the processes that share the store: a `PubSub`, or a URL (``redis://``); by default
             the one of the store (SQLite: sockets beside its file; PostgreSQL: notifications).
-        job_queue: carries runs to the processes that execute them (a `JobQueue`), which call `work`; by default threads of this
-            process execute them.
+        job_queue: a `JobQueue`, which sends runs to other processes; these execute them by calling `work`. By default
+            threads of this process execute them.
         url: the public address; without it the card takes it from each request.
         protocol_versions: the versions of the protocol that are served, the preferred one first.
         protocol_bindings: the bindings that are served, at one URL, in the order of the card.
         http: host names, proxies, web pages and media types (an `HTTPOptions`).
-        limits: the numbers that bound it.
-        owner_quota: the share of it that one owner of tasks may use (an `OwnerQuota`, from `a2a_sync.limits`).
-        handler_headers: the request headers, in lower case, that handlers may see.
+        limits: the limits of the app.
+        owner_quota: how much of these limits one owner of tasks may use (an `OwnerQuota`, from `a2a_sync.limits`).
+        handler_headers: the names of the request headers that handlers may read.
         around_run: called with the context of each run; the context manager that it returns is entered around the agent's
             code, on the run's thread.
-        extensions: what clients may ask for besides the protocol, added to those of the agent and of the card.
-        interceptors: put around every call, the first outermost; see `a2a_sync.operations.interceptor`.
+        extensions: protocol extensions that clients may request, in addition to those of the agent and of the card.
+        interceptors: wrap every call, the first one outermost; see `a2a_sync.operations.interceptor`.
         observers: functions of a `TaskBatch`, called after each write of this process to a task and before its streams
             show it, on the thread that wrote; they must not block.
-        metrics: counts what happens and adds ``/metrics``.
-        push: switches push notifications on, with these options or with the defaults (True).
-        auth: how callers authenticate: `BearerAuth` and its like, combined by ``&`` and ``|``, or a function of an
-            `AuthRequest`.
-        required_scopes: the scopes that operations need, by the operation's name (``"*"``: all). Those of SendMessage also
-            apply to SendStreamingMessage, and the reverse, where only one is listed.
+        metrics: counts calls and runs, and adds the page ``/metrics``.
+        push: enables push notifications, with these options or with the defaults (True).
+        auth: how callers authenticate: authenticators such as `BearerAuth`, combined by ``&`` and ``|``, or a function
+            of an `AuthRequest`.
+        required_scopes: the scopes that each operation requires, by the name of the operation (``"*"``: all). If only
+            one of SendMessage and SendStreamingMessage is listed, its scopes apply to both.
         owner: a function of a `Call` that returns the owner of its tasks: the id of a principal or any other id. Without
             it each caller owns its own tasks.
-        debug: for development: a task that fails by an unexpected exception, and an internal error, show the traceback to
-            the caller. Not where callers are not trusted: tracebacks contain code, paths and values.
+        debug: for development: failed tasks and internal errors show the traceback of an unexpected exception to the
+            caller. Do not use it with untrusted callers: tracebacks contain code, paths and values.
         console: serves pages for people at ``/console``, with the defaults (True) or with `ConsoleOptions`; needs the extra
             ``console``.
 
     Raises:
-        ValueError: a version or binding that this library does not speak, a store URL that it does not know, or a `url`
-            without ``http://`` or ``https://``.
+        ValueError: a protocol version, binding or store URL is not supported, or `url` does not begin with ``http://``
+            or ``https://``.
         TypeError: `agent` is a class, has no ``execute``, has no handler, or is an executor that does not describe itself
             and comes without `card`; an option of the wrong type.
     """
@@ -248,7 +248,7 @@ class A2AApp(Site):
     def respond_over(
         self, binding: BindingService, environ: WSGIEnvironment, start_response: StartResponse
     ) -> Iterable[bytes]:
-        """The response of `binding`, which this app need not serve to others; 404 where its path is none of the binding."""
+        """The response of `binding`, even if the app does not list it; 404 if the path is not one of the binding."""
 
         def answer(environ: WSGIEnvironment, start_response: StartResponse, connection: Connection) -> Iterable[bytes]:
             refusal = self._refusal(environ, environ.get("PATH_INFO", ""))
@@ -344,7 +344,7 @@ class A2AApp(Site):
 
     @property
     def service(self) -> AgentService:
-        """The agent below HTTP, for other transports."""
+        """The agent without HTTP, for other transports."""
         return self._service
 
     # -- without a network --
@@ -379,10 +379,10 @@ class A2AApp(Site):
         return {} if workers is None else {self._service.cards.name: workers.store_id}
 
     def work(self, job: JobReference) -> bool:
-        """Execute a run that a process with the same `job_queue` has begun, on this thread, to its end.
+        """Execute a run that a process with the same `job_queue` has started. Blocks until the run ends.
 
-        Called by the consumer of the queue. False: the job was not executed, because it was delivered before or its task has
-        ended.
+        Called by the consumer of the queue. Returns False if the job was not executed, because it was delivered before
+        or its task has ended.
 
         Raises:
             OverloadedError, StoreError: this process is stopping, or the store failed; deliver the job again.
@@ -395,9 +395,10 @@ class A2AApp(Site):
         return self._service.not_ready_reason()
 
     def start(self) -> bool:
-        """Start what works without requests: retention, runs of dead processes, push notifications.
+        """Start the background work: retention, runs of dead processes, push notifications.
 
-        The first request or call does it too. Called by ``a2a_sync.gunicorn`` in each worker; not before a fork.
+        The first request or call starts it too. ``a2a_sync.gunicorn`` calls this method in each worker. Do not call it
+        before a fork.
 
         Raises:
             TypeError: the agent has no handler.
@@ -405,7 +406,7 @@ class A2AApp(Site):
         return super().start()
 
     def drain(self) -> None:
-        """Accept no new work, except what running code asks of this app: the first step of `close`.
+        """Accept no new work, except calls of running handlers to this app: the first step of `close`.
 
         Streams of tasks that do not run in this process end, so that their clients resume elsewhere. Idempotent.
         """

@@ -87,7 +87,7 @@ class BodyDeadline:
             self._busy_at = now
         for ticket, (until, connection) in list(self._reading.items()):
             if now >= until and self._reading.pop(ticket, None) is not None:
-                logger.warning("a body did not come within %g seconds; its connection is aborted", self._seconds)
+                logger.warning("a request body did not arrive within %g s; its connection is aborted", self._seconds)
                 connection.abort()
         with self._lock:
             if self.watched and not self._ends(now):

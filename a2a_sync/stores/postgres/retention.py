@@ -65,7 +65,7 @@ class Retention:
         while surplus > 0:
             found = self._evict(account, task_id)
             if not found:
-                raise OwnerFull(f"the tasks of one owner hold {surplus} bytes more than they may", waiting(evicted))
+                raise OwnerFull(f"the tasks of one owner exceed their limit by {surplus} bytes", waiting(evicted))
             evicted += found
             surplus -= found[0].counted
         return waiting(evicted)

@@ -90,7 +90,7 @@ class Retention:
                 raise _TooMuchAtOnce
             found = self._evict(connection, owner)
             if not found:
-                raise OwnerFull(f"the tasks of one owner hold {surplus} bytes more than they may")
+                raise OwnerFull(f"the tasks of one owner exceed their limit by {surplus} bytes")
             evicted += found
             entries += found[0].version
             surplus -= found[0].counted
