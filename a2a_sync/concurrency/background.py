@@ -42,7 +42,8 @@ class Periodic:
     Parameters:
         name: of the thread, and of the job in the log.
         job: does one round and returns the seconds until the next one; None ends the thread until `start` is called again.
-            What it raises is logged, and the next round follows after `retry` seconds.
+            What it raises is logged, with its stack unless the round before raised the same, and the next round follows
+            after `retry` seconds.
         retry: see `job`.
         aging: the seconds pass by `a2a_sync.concurrency.clock`, which tests can advance.
     """
@@ -52,6 +53,7 @@ class Periodic:
         self._job = job
         self._retry = retry
         self._aging = aging
+        self._failure = ""
         self._stopped = False
         self.renew()
         renew_in_child(self)
@@ -93,9 +95,12 @@ class Periodic:
         self._wanted = False
         try:
             pause = self._job()
-        except Exception:
-            logger.exception("%s failed; it is retried", self._name)
+        except Exception as error:
+            # A store that is away fails each round: the stack is logged once.
+            before, self._failure = self._failure, repr(error)
+            logger.error("%s failed; it is retried: %s", self._name, error, exc_info=self._failure != before)
             return self._retry
+        self._failure = ""
         return 0.0 if pause is None and not self._may_end() else pause
 
     def _may_end(self) -> bool:

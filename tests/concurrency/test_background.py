@@ -86,6 +86,21 @@ def test_a_periodic_job_that_fails_is_logged_and_called_again(caplog) -> None:
     assert "disk on fire" in caplog.text
 
 
+def test_the_stack_of_a_periodic_job_that_fails_again_alike_is_logged_once(caplog) -> None:
+    raised = iter([OSError("away"), OSError("away"), OSError("full"), None, OSError("full")])
+
+    def job() -> float:
+        if failure := next(raised):
+            raise failure
+        return 0.0
+
+    periodic = Periodic("a2a-test", job, retry=0.0)
+    for _ in range(5):
+        periodic.round()
+    logged = [(record.getMessage().rpartition(" ")[2], bool(record.exc_info)) for record in caplog.records]
+    assert logged == [("away", True), ("away", False), ("full", True), ("full", True)]
+
+
 def test_a_periodic_job_that_ends_starts_again_also_when_asked_while_it_ends() -> None:
     calls: list[int] = []
 
