@@ -163,7 +163,6 @@ FEATURES = (
             "multiagent.host": "AgentHost.root AgentHost.on_add",
             "server.cards": "AppCard.add_interfaces",
             "operations": "interceptor GeneratorInterceptor _Deferred _resume",
-            "server.handler": "_patience",
             "server.omission": "_OmittingStream.notify",
         },
     ),

@@ -370,9 +370,14 @@ def test_pages_of_tasks_have_their_share_of_the_threads_and_of_the_bytes_of_larg
     budget = secured.service.engine.responses
     admitted: list[str] = []
     reserved: list[int] = []
-    admit, reserve = budget.admit, budget.reserve
+    admit, reserving = budget.admit, budget.reserving
     monkeypatch.setattr(budget, "admit", lambda owner: (admitted.append(owner), admit(owner)))
-    monkeypatch.setattr(budget, "reserve", lambda size, owner: (reserved.append(size), reserve(size, owner)))
+
+    def counted(size: int, owner: str, **options: bool) -> Any:
+        reserved.append(size)
+        return reserving(size, owner, **options)
+
+    monkeypatch.setattr(budget, "reserving", counted)
     assert browser.get(f"/console/a/agent/t/{task}{view}").status_code == 200
     assert set(admitted) == {"ada"}
     # The check of the caller's right reads the task too, and the log is read in pages.

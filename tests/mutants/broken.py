@@ -284,7 +284,7 @@ MUTANTS: dict[str, Mutant] = {
     "questions of a bridged agent are lost": Mutant("E9", replaced(runners, "final_events", lambda value, context: [])),
     # -- operations --
     **{
-        f"{name} is always refused": Mutant("C1", replaced(handler.RequestHandler, name, refused))
+        f"{name} is always refused": Mutant("C1", replaced(handler.RequestHandler, f"_{name}", refused))
         for name in (
             "send_message",
             "send_streaming_message",

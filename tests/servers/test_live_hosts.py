@@ -39,6 +39,8 @@ GEVENT_SITES = {
     "django dispatcher, gevent": (gunicorn_gevent, "django_site:dispatched"),
     "pyramid, gevent": (gunicorn_gevent, "pyramid_site:application"),
 }
+#: These pass the stream itself to the worker of `a2a_sync.gunicorn`, so without events it holds no thread.
+PAUSING = ("flask dispatcher", "django dispatcher", "pyramid")
 where_threads_are_few = pytest.mark.parametrize("host", SITES.items(), ids=SITES, indirect=True)
 
 
@@ -120,7 +122,7 @@ def test_a_non_streaming_response_may_be_compressed(host: Host) -> None:
 @where_threads_are_few
 def test_disconnected_streams_release_their_threads_within_two_seconds(host: Host) -> None:
     with host.streams("wait"):
-        assert not host.answers(0.3)
+        assert host.answers(10) if host.name in PAUSING else not host.answers(0.3)
     watch = Stopwatch()
     with host.streams("wait"):
         assert watch.within(2.0)
@@ -141,13 +143,21 @@ def blocked_send(host: Host, client: Client) -> socket.socket:
 
 @where_threads_are_few
 def test_disconnected_blocking_sends_release_their_threads_within_two_seconds(host: Host, client: Client) -> None:
-    with ExitStack() as stack:
+    def begin(stack: ExitStack) -> None:
         for _ in range(THREADS - 1):
             stack.enter_context(blocked_send(host, client))
-        stack.enter_context(host.stream("wait"))
-        assert not host.answers(0.3)
+
+    with ExitStack() as stack:
+        begin(stack)
+        if host.name not in PAUSING:
+            stack.enter_context(host.stream("wait"))
+            assert not host.answers(0.3)
     watch = Stopwatch()
-    with host.streams("wait"):
+    with ExitStack() as stack:
+        if host.name in PAUSING:
+            begin(stack)
+        else:
+            stack.enter_context(host.streams("wait"))
         assert watch.within(2.0)
     # A client that disconnects does not cancel its task (spec 3.2.2).
     assert {task.state for task in client.list_tasks().tasks[: THREADS - 1]} == {TaskState.WORKING}

@@ -21,9 +21,12 @@ class Reading(StoredReading):
 
     def __init__(self, row: HeadRow, bodies: Sequence[Any] = ((), None, None, None, ())) -> None:
         super().__init__(row)
-        messages, _, covered, self.snapshot, artifacts = bodies
+        messages, _, covered, snapshot, artifacts = bodies
+        self.snapshot: bytes | None = snapshot
         # The statement reads the newest ones first.
-        self.messages, self.covered, self.artifacts = list(reversed(messages)), covered or 0, artifacts
+        self.messages: list[bytes] = list(reversed(messages))
+        self.covered: int = covered or 0
+        self.artifacts: list[bytes] = artifacts
 
     @classmethod
     def of_row(cls, row: Sequence[Any]) -> Reading:
