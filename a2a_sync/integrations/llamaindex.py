@@ -177,7 +177,13 @@ def _stored(context: Any) -> Any:
 def _answer(handler: Any, asked: dict[str, Any], answers: Any) -> None:
     for id_, fields in asked.items():
         # The fields of the question are what the waiting step recognises its answer by.
-        handler.ctx.send_event(HumanResponseEvent(**{**fields, "response": answers[id_]}))
+        handler.ctx.send_event(HumanResponseEvent(**{**fields, "response": _inert(answers[id_])}))
+
+
+def _inert(answer: Any) -> Any:
+    """An answer; its text if LlamaIndex would take it for an object, and import its class, where a tool keeps it in the context."""
+    text = as_message(answer)
+    return text if '"__is_' in text else answer
 
 
 def _fields(event: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextvars
+import hashlib
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, suppress
@@ -255,7 +256,7 @@ class AgentModel:
         texts: list[str] = []
         last = ""
         for role, text, mark in turns:
-            if mark.startswith(_MARK):
+            if self._ids(mark) is not None:
                 last = mark
                 texts.clear()
             elif text and role == "user":
@@ -271,7 +272,7 @@ class AgentModel:
             TaskFailedError: the task failed, was rejected or canceled.
             AgentError, TransportError: as `Client.stream`.
         """
-        call = RemoteCall(self._client, text, **_ids(mark), **self._options)
+        call = RemoteCall(self._client, text, **(self._ids(mark) or {}), **self._options)
         sent = ""
         async for _, piece in call.events():
             if piece:
@@ -289,21 +290,31 @@ class AgentModel:
             # A question, or an answer without text in artifacts.
             sent += whole
             yield whole
-        yield ModelAnswer(sent, _mark({"context_id": result.context_id or "", "task_id": task_id}))
+        yield ModelAnswer(sent, self._mark(result.context_id or "", task_id))
 
+    @property
+    def _agent(self) -> str:
+        """A hash of the address of the agent."""
+        http = self._client._http
+        place = http.agent if http is not None else self._client.card().name
+        return hashlib.sha256(place.encode()).hexdigest()[:16]
 
-def _mark(ids: dict[str, str]) -> str:
-    return _MARK + base64.urlsafe_b64encode(dumps(ids)).decode().rstrip("=")
+    def _mark(self, context_id: str, task_id: str) -> str:
+        ids = {"agent": self._agent, "context_id": context_id, "task_id": task_id}
+        return _MARK + base64.urlsafe_b64encode(dumps(ids)).decode().rstrip("=")
 
+    def _ids(self, mark: str) -> dict[str, Any] | None:
+        """The context of a mark, and its task if that waits; None for marks of other agents, which have chosen these ids.
 
-def _ids(mark: str) -> dict[str, Any]:
-    """The context of a mark, and its task if that waits. A mark may come from a store or a client: others name nothing."""
-    try:
+        A mark may come from a store or a client: others are None too.
+        """
         body = mark.removeprefix(_MARK)
-        found = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))) if mark else {}
-        ids = {name: found.get(name) for name in ("context_id", "task_id")}
-    except (ValueError, AttributeError):
-        return {}
-    if ids["task_id"]:
-        return {"task_id": str(ids["task_id"])}
-    return {"context_id": str(ids["context_id"])} if ids["context_id"] else {}
+        try:
+            found = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+            agent, *ids = (found.get(name) for name in ("agent", "context_id", "task_id"))
+        except (ValueError, AttributeError):
+            return None
+        if body == mark or agent != self._agent:
+            return None
+        known = {name: str(id_) for name, id_ in zip(("context_id", "task_id"), ids, strict=True) if id_}
+        return known if "task_id" not in known else {"task_id": known["task_id"]}

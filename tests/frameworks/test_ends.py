@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
-from a2a_sync import A2AApp, Client, FilePart, Task, TaskState
+import pytest
+
+from a2a_sync import A2AApp, Client, DataPart, FilePart, Task, TaskState
 from a2a_sync.integrations.bridge import Bridge
 from tests.frameworks.brain import SYSTEM, TIMEOUT, Tools
 
 S = TaskState
 
 
-def ask(bridge: Bridge, *texts: str) -> Task:
+def ask(bridge: Bridge, *texts: str | DataPart) -> Task:
     """The task after these messages, which all belong to it."""
     with A2AApp(bridge) as app, Client(app) as client:
         task = client.send(texts[0], timeout=TIMEOUT).task
@@ -150,3 +154,37 @@ def test_data_that_the_agent_framework_returns_is_an_artifact() -> None:
     agent = Agent(client=Painter(), instructions=SYSTEM)
     answer, file = ask(AgentFrameworkBridge(agent, name="painter"), "a boat").artifacts
     assert (file.parts, answer.text) == ((FilePart(raw=b"boat", media_type="image/png"),), "Here.")
+
+
+# LlamaIndex reads all attributes of its agents, also those that Pydantic has deprecated.
+@pytest.mark.filterwarnings("ignore:The `.*` attribute is deprecated")
+@pytest.mark.filterwarnings("ignore:Accessing the '.*' attribute on the instance is deprecated")
+def test_an_answer_that_llamaindex_keeps_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from llama_index.core.agent.workflow import FunctionAgent
+    from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+
+    from a2a_sync.integrations.llamaindex import LlamaIndexBridge
+    from tests.frameworks.kit_llamaindex import FakeModel
+
+    async def buy(ctx: Context, what: str) -> str:
+        """Buy something."""
+        form = await ctx.store.get("form", default={})
+        for name in [one for one in ("address", "size") if one not in form]:
+            asked = InputRequiredEvent(prefix=f"Which {name}?", name=name)
+            answer = await ctx.wait_for_event(
+                HumanResponseEvent, waiter_event=asked, waiter_id=name, requirements={"name": name}
+            )
+            form[name] = answer.response
+            await ctx.store.set("form", form)
+        return str(form)
+
+    # Types, not text: LlamaIndex evaluates annotations outside this function.
+    buy.__annotations__ = {"ctx": Context, "what": str, "return": str}
+    (tmp_path / "side_effect.py").write_text("from pydantic import BaseModel\n\nclass Size(BaseModel): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    data = {"__is_pydantic": True, "qualified_name": "side_effect.Size", "value": {}}
+    agent = FunctionAgent(llm=FakeModel(images=[]), tools=[buy], system_prompt=SYSTEM, timeout=None)
+    bridge = LlamaIndexBridge(agent, name="shop")
+    task = ask(bridge, "buy", DataPart({"1": {"in": data}}), "large")
+    assert (task.state, "side_effect.Size" in task.text) == (S.COMPLETED, True)
+    assert "side_effect" not in sys.modules

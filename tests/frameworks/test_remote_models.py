@@ -79,6 +79,13 @@ def send(client: Client, text: str) -> Task:
     return client.send(text, context_id="c", timeout=TIMEOUT * 3).task
 
 
+def ask(clerk: Clerk, text: str, mark: str) -> list[Any]:
+    async def pieces() -> list[Any]:
+        return [piece async for piece in AgentModel(clerk.client).send(text, mark)]
+
+    return asyncio.run(pieces())
+
+
 def test_an_answer_is_streamed(client: Client) -> None:
     with client.stream("hello") as stream:
         pieces = [event for event in stream if isinstance(event, TaskArtifactUpdateEvent)]
@@ -129,8 +136,21 @@ def test_a_handoff_reaches_the_remote_agent(clerk: Clerk) -> None:
 
 @pytest.mark.parametrize("mark", ["", "msg_a2a_", "msg_a2a_%%", "msg_a2a_W10", "resp_1"])
 def test_a_mark_that_is_none_begins_a_conversation(clerk: Clerk, mark: str) -> None:
+    assert ask(clerk, "hello", mark)[-1].text == "You said: hello."
 
-    async def ask() -> list[Any]:
-        return [piece async for piece in AgentModel(clerk.client).send("hello", mark)]
 
-    assert asyncio.run(ask())[-1].text == "You said: hello."
+def test_the_ids_that_one_remote_agent_answers_with_are_not_sent_to_another(clerk: Clerk) -> None:
+    waiting = clerk.client.send("order").task
+    agent = Agent("other")
+    agent.message(lambda message, context: message.text)
+    with A2AApp(agent) as app, Client(app) as other:
+        foreign = AgentModel(other)._mark(waiting.context_id, waiting.id)
+    turns = [("user", "hello", ""), ("assistant", "Sure?", foreign), ("user", "yes", "")]
+    text, mark = AgentModel(clerk.client).since(turns)
+    assert (text, mark) == ("hello\n\n[another agent] Sure?\n\nyes", "")
+    own = AgentModel(clerk.client)._mark(waiting.context_id, waiting.id)
+    assert AgentModel(clerk.client).since([*turns, ("assistant", "Which size?", own)]) == ("", own)
+    for sent in (foreign, own):
+        ask(clerk, "large", sent)
+    assert clerk.client.get_task(waiting.id).text == "ordered: large"
+    assert len(clerk.client.list_tasks().tasks) == 2
