@@ -23,7 +23,7 @@ class Authority:
         self.ca = self._write("ca", self._certificate(self._name, self._key.public_key(), []))
 
     def issue(
-        self, *names: str, organization: str = "", days: int = 1, subject: x509.Name | None = None
+        self, *names: str, organization: str = "", days: float = 1, subject: x509.Name | None = None
     ) -> tuple[str, str]:
         """Issue a certificate for these host names or addresses, from two days ago to `days` from now.
 
@@ -41,6 +41,10 @@ class Authority:
         )
         (self._folder / f"{names[0]}.key").write_bytes(text)
         return self._write(names[0], certificate), str(self._folder / f"{names[0]}.key")
+
+    def expiry(self, certificate: str) -> datetime.datetime:
+        """When the certificate at a path expires."""
+        return x509.load_pem_x509_certificate(Path(certificate).read_bytes()).not_valid_after_utc
 
     def revoke(self, certificate: str, server: ssl.SSLContext) -> None:
         """Revoke the certificate at a path: from now on `server` refuses it."""
@@ -61,7 +65,7 @@ class Authority:
         server.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
     def _certificate(
-        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, names: list[str], days: int = 1
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, names: list[str], days: float = 1
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         builder = (

@@ -17,6 +17,8 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import requests
@@ -247,7 +249,7 @@ class HttpTransport:
         except UnsafeURLError as unsafe:
             refused = ConnectError(f"could not connect: the host {unsafe}", **error_context.fields("connect"))
         except (requests.RequestException, u3.HTTPError, OSError) as error:
-            refused = transport_error(error, error_context, deadline, opening=True)
+            refused = transport_error(error, error_context, deadline, opening=True, cert=self.cert)
         else:
             return HttpResponse(response, error_context, deadline, self.alarms, self.max_response_bytes)
         # Not chained: the errors of requests and urllib3 show URLs and headers, which can hold secrets.
@@ -499,9 +501,17 @@ class HttpResponse:
 
 
 def transport_error(
-    error: Exception, error_context: ErrorContext, deadline: Deadline, *, opening: bool = False
+    error: Exception,
+    error_context: ErrorContext,
+    deadline: Deadline,
+    *,
+    opening: bool = False,
+    cert: str | tuple[str, str] | None = None,
 ) -> TransportError:
-    """The `TransportError` for an error of requests, urllib3 or the socket; `opening`: before a response began."""
+    """The `TransportError` for an error of requests, urllib3 or the socket; `opening`: before a response began.
+
+    `cert` is the client certificate, as in requests.
+    """
     cause = _root_cause(error)
     text = _describe(cause, error_context)
     if deadline.expired:
@@ -510,7 +520,8 @@ def transport_error(
         reason = alert[1].replace("_", " ").lower()
         if reason == "certificate required":
             return CertificateRefusedError("the agent requires a client certificate", **error_context.fields())
-        return CertificateRefusedError(f"the agent refused the client certificate: {reason}", **error_context.fields())
+        refused = f"the agent refused the client certificate{_expired(cert)}: {reason}"
+        return CertificateRefusedError(refused, **error_context.fields())
     # First: for urllib3, a refused connection is one of its timeouts.
     if opening and _is_before_sending(error):
         return ConnectError(f"could not connect: {text}", **error_context.fields("connect"))
@@ -564,8 +575,24 @@ def _root_cause(error: BaseException) -> BaseException:
 
 #: How `ssl` reports that a server refused the certificate of the client: servers send these alerts for nothing else.
 _CERTIFICATE_ALERT = re.compile("ALERT_(.*CERTIFICATE.*|UNKNOWN_CA|ACCESS_DENIED)")
+#: The first certificate of a file, and the validity in its DER: two times, which have years of two digits until 2049.
+_PEM = re.compile("-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_VALIDITY = re.compile(rb"\x30\x1e\x17\x0d\d{12}Z\x17\x0d(\d{12})Z")
 #: How `ssl` reports a response that is not TLS, by release of OpenSSL.
 _NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "UNKNOWN_PROTOCOL", "HTTP_REQUEST"}
+
+
+def _expired(cert: str | tuple[str, str] | None) -> str:
+    """When the certificate in a file expired, as a part of a sentence; ``""`` if it did not, or cannot be read."""
+    try:
+        pem = _PEM.search(Path(cert if isinstance(cert, str) else cert[0]).read_text("latin-1")) if cert else None
+        found = _VALIDITY.search(ssl.PEM_cert_to_DER_cert(pem[0])) if pem else None
+        if found is None:
+            return ""
+        end = datetime.strptime(f"{found[1].decode()}+0000", "%y%m%d%H%M%S%z")
+    except (OSError, ValueError):
+        return ""
+    return f", which expired on {end:%Y-%m-%d %H:%M:%S} UTC" if end < datetime.now(UTC) else ""
 
 
 def _describe(error: BaseException, error_context: ErrorContext) -> str:

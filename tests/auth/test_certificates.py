@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,10 @@ def test_the_connection_says_whose_certificate_it_is(authority: Authority) -> No
     assert task.artifacts[0].parts[0].data["id"] == r"CN=ada,O=Engines\, Ltd"  # type: ignore[union-attr]
 
 
+def said(expiry: datetime) -> str:
+    return f"{expiry:%Y-%m-%d %H:%M:%S} UTC"
+
+
 def require_certificates(server: ssl.SSLContext) -> None:
     server.verify_mode = ssl.CERT_REQUIRED
 
@@ -89,7 +94,7 @@ def require_certificates(server: ssl.SSLContext) -> None:
 @pytest.mark.parametrize(
     ("refusal", "text"),
     [
-        ("expired", "the agent refused the client certificate: certificate expired"),
+        ("expired", "the agent refused the client certificate, which expired on {}: certificate expired"),
         ("revoked", "the agent refused the client certificate: certificate revoked"),
         ("unknown", "the agent refused the client certificate: unknown ca"),
         ("none", "the agent requires a client certificate"),
@@ -112,6 +117,8 @@ def test_a_refused_certificate_is_named_and_not_tried_again(
         certificate = certificates[refusal]()
         if refusal == "revoked" and certificate is not None:
             authority.revoke(certificate[0], servers[0])
+        if refusal == "expired" and certificate is not None:
+            text = text.format(said(authority.expiry(certificate[0])))
         caplog.set_level("INFO", "a2a_sync")
         # The server closes the connection before or after the request has been written.
         for _ in range(20):
@@ -136,6 +143,57 @@ def test_a_certificate_that_is_revoked_ends_a_stream_when_it_is_cut(authority: A
         with pytest.raises(CertificateRefusedError, match="certificate revoked") as error:
             list(stream)
         assert error.value.last_event_id == stream.last_event_id
+
+
+def newest(tls: ssl.SSLContext) -> None:
+    tls.minimum_version = ssl.TLSVersion.TLSv1_3
+
+
+def before(tls: ssl.SSLContext) -> None:
+    tls.maximum_version = ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize("version", [newest, before], ids=["TLS 1.3", "TLS 1.2"])
+def test_a_certificate_that_expires_is_refused_by_the_next_connection_and_not_by_an_open_stream(
+    version: Callable[[ssl.SSLContext], None], authority: Authority
+) -> None:
+    certificate = authority.issue("brief", days=5 / 86400)
+    expiry = authority.expiry(certificate[0])
+    with (
+        A2AApp(Forever(), auth=MTLSAuth()) as app,
+        serving(app, authority, prepare=version) as url,
+        Client(url, verify=authority.ca, cert=certificate) as client,
+    ):
+        events = iter(client.stream("go"))
+        next(events)
+        # The stream brings twenty events a second; a certificate is valid up to the end of its last second.
+        while datetime.now(UTC) < expiry + timedelta(seconds=1):
+            next(events)
+        with pytest.raises(CertificateRefusedError) as error:
+            client.get_task("t")
+        assert error.value.message == (
+            f"the agent refused the client certificate, which expired on {said(expiry)}: certificate expired"
+        )
+        next(events)
+        # At the same paths, and for the same client.
+        authority.issue("brief")
+        assert client.list_tasks().tasks[0].state.value == "working"
+
+
+@pytest.mark.parametrize("years", [1, 40])
+def test_the_date_of_a_certificate_is_named_only_once_it_is_past(
+    authority: Authority, years: int, tmp_path: Path
+) -> None:
+    # From 2050 on dates have four digits for the year.
+    foreign = Authority(tmp_path).issue("later", days=years * 365)
+    with (
+        A2AApp(Known(), auth=MTLSAuth()) as app,
+        serving(app, authority) as url,
+        Client(url, verify=authority.ca, cert=foreign) as client,
+        pytest.raises(CertificateRefusedError) as error,
+    ):
+        client.get_task("t")
+    assert error.value.message == "the agent refused the client certificate: unknown ca"
 
 
 CN, ORGANIZATION, UNIT = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME

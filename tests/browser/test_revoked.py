@@ -218,6 +218,39 @@ def test_a_certificate_that_an_agent_refuses_in_the_middle_of_a_task_is_named_at
             check_whole(window)
 
 
+def test_a_certificate_that_expires_in_the_middle_of_a_task_is_named_with_its_date_and_renewed(
+    visit: Window, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    shown = tmp_path / "shown.pem"
+
+    def issue(seconds: float) -> str:
+        certificate, key = authority.issue("ada", days=seconds / 86400)
+        shown.write_text(Path(certificate).read_text() + Path(key).read_text())
+        return f"{authority.expiry(certificate):%Y-%m-%d %H:%M:%S} UTC"
+
+    issue(3600)
+    agent = A2AApp(Story(), auth=MTLSAuth(), limits=BRIEF)
+    with agent, serving(agent, authority) as url:
+        for address in console_for(url, "--cert", str(shown), "--cacert", authority.ca):
+            window = visit(address)
+            window.log_in()
+            # Each connection reads the file.
+            expiry = issue(10)
+            begin(window)
+            # The agent cuts each stream after 0.4 s; it checks the next connection.
+            window.wait_state("auth-required")
+            refused = f"the agent refused the client certificate, which expired on {expiry}: certificate expired."
+            assert words(window).count(refused) == 1
+            assert "Renew it in the file of --cert" in window.page.inner_text("#credentials")
+            window.page.click("button:text-is('Try again')")
+            window.page.wait_for_selector(f":nth-match(#live .turn:has-text('{refused}'), 2)")
+            window.wait_state("auth-required")
+            issue(3600)
+            window.page.click("button:text-is('Try again')")
+            check_whole(window)
+
+
 def test_a_lost_connection_to_an_agent_is_shown_until_there_is_one_again(visit: Window) -> None:
     with A2AApp(Story(), limits=BRIEF) as agent, ExitStack() as servers:
         url = servers.enter_context(listening(agent))
