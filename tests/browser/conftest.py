@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from wsgiref.types import WSGIApplication
 
 import pytest
 from werkzeug.serving import make_server
@@ -132,7 +133,7 @@ def serve(name: str, *, workers: int = 1, **environment: str) -> Iterator[str]:
 
 
 @contextmanager
-def listening(app: A2AApp, port: int = 0) -> Iterator[str]:
+def listening(app: WSGIApplication, port: int = 0) -> Iterator[str]:
     """The address of an app of this process, which goes on when it is no longer served."""
     server = make_server(HOST, port, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
