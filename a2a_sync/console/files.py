@@ -24,6 +24,7 @@ _SHOWN: Mapping[str, tuple[bytes, ...]] = {
     "audio/flac": (b"fLaC",),
     "audio/mp4": (b"\x00\x00\x00",),
     "audio/ogg": (b"OggS",),
+    "audio/webm": (b"\x1a\x45\xdf\xa3",),
     "application/pdf": (b"%PDF-",),
     "video/mp4": (b"\x00\x00\x00",),
     "video/webm": (b"\x1a\x45\xdf\xa3",),

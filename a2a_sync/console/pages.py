@@ -664,14 +664,16 @@ class Pages:
         return release_both
 
     def _file(self, place: Place, task_id: str) -> Response:
-        args = place.request.args
+        request, args = place.request, place.request.args
         place_in_item = _number(args.get("part", ""))
         item = args.get("of", ""), args.get("id", ""), place_in_item
         part = find_part(place.app.store, place.owner, task_id, *item, place.reserve)
         if part is None or part.raw is None:
             return refusal(404, "There is no such file.")
         headers = {**HEADERS, **file_headers(part, download="download" in args)}
-        return Response(part.raw, 200, headers)
+        response = Response(part.raw, 200, headers)
+        # Browsers go to a place in audio and video only where they may ask for a part of the file.
+        return response.make_conditional(request.environ, accept_ranges=True, complete_length=len(part.raw))
 
     # -- calls --
 

@@ -7,13 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Client
+from a2a_sync import A2AApp, Agent, Client, FilePart, Message, RequestContext
 from a2a_sync.console.sessions import KEY_VARIABLE
 from tests.browser.agents import Story
 from tests.browser.conftest import (
@@ -23,6 +24,7 @@ from tests.browser.conftest import (
     copied_commands,
     listening,
     run_command,
+    served,
     task_id,
     wait_until,
     words,
@@ -223,6 +225,69 @@ def test_audio_is_played(visit: Window, story: str) -> None:
     assert player.evaluate("one => one.duration") == 0.1
     window.check()
     window.check_access()
+
+
+#: A film of a changing colour, which the browser records, in base64; ``""`` if it cannot record the type.
+RECORD = """async (type) => {
+    if (!MediaRecorder.isTypeSupported(type)) return "";
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [320, 180];
+    const pen = canvas.getContext("2d");
+    const recorder = new MediaRecorder(canvas.captureStream(), {mimeType: type});
+    const parts = [];
+    recorder.ondataavailable = ({ data }) => parts.push(data);
+    const stopped = new Promise((resolve) => (recorder.onstop = resolve));
+    recorder.start();
+    for (let number = 0; number < 15; number++) {
+        pen.fillStyle = `hsl(${24 * number} 80% 50%)`;
+        pen.fillRect(0, 0, 320, 180);
+        await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    recorder.stop();
+    await stopped;
+    return btoa(String.fromCharCode(...new Uint8Array(await new Blob(parts).arrayBuffer())));
+}"""
+AWAIT_METADATA = """one => one.readyState || new Promise((resolve, reject) => {
+    one.onloadedmetadata = () => resolve(1);
+    one.onerror = () => reject(one.error.message);
+})"""
+
+
+@pytest.mark.parametrize("kind", ["video/webm;codecs=vp8", "video/mp4;codecs=vp9"])
+def test_a_video_is_played_with_the_keyboard(visit: Window, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    recorded: list[FilePart] = []
+
+    @(agent := Agent("film", description="Shows a film")).message
+    def show(message: Message, context: RequestContext) -> Any:
+        return recorded
+
+    with served(A2AApp(agent, console=True)) as url:
+        window = visit(url)
+        window.log_in()
+        raw = b64decode(window.page.evaluate(RECORD, kind))
+        assert raw
+        recorded.append(FilePart(raw=raw, filename="film", media_type=kind.partition(";")[0]))
+        window.send("show")
+        window.wait_state("completed")
+        window.page.wait_for_selector("#live video")
+        player = window.page.locator("#live video")
+        assert player.evaluate(AWAIT_METADATA)
+        assert player.evaluate("one => [one.videoWidth, one.videoHeight, one.clientWidth]") == [320, 180, 320]
+        length = player.evaluate("one => one.duration")
+        assert 0.5 < length < 10
+        assert player.get_attribute("aria-label") == "Video film"
+        window.page.focus("#live video")
+        window.page.keyboard.press("Space")
+        wait_until(window, lambda: player.evaluate("one => one.ended"))
+        # To a place that it has not got by then: it asks for a part of the file.
+        player.evaluate("one => (one.currentTime = 0.3)")
+        wait_until(window, lambda: not player.evaluate("one => one.seeking"))
+        assert player.evaluate("one => one.currentTime") == 0.3
+        window.page.keyboard.press("Home")
+        wait_until(window, lambda: player.evaluate("one => one.currentTime") == 0)
+        window.check_access()
+        window.check()
 
 
 def test_a_failed_task_is_shown_as_such(visit: Window, story: str) -> None:

@@ -560,6 +560,12 @@ def test_files_are_sent_to_agents_and_shown() -> None:
             assert (answer.status_code, answer.data) == (200, b"hello")
             assert answer.headers["Content-Disposition"] == 'attachment; filename="a_b.txt"'
             assert "sandbox" in answer.headers["Content-Security-Policy"]
+            # As players ask, to go to a place in a file.
+            part_of = browser.get(link.replace("&amp;", "&"), headers={"Range": "bytes=1-3"})
+            assert (part_of.status_code, part_of.data) == (206, b"ell")
+            assert part_of.headers["Content-Range"] == "bytes 1-3/5"
+            assert "sandbox" in part_of.headers["Content-Security-Policy"]
+            assert browser.get(link.replace("&amp;", "&"), headers={"Range": "bytes=9-"}).status_code == 416
         assert browser.get(f"/console/a/agent/t/{task}/file?of=artifact&id=x&part=9").status_code == 404
 
 
