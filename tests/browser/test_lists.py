@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
+from statistics import median
 
 import pytest
 
-from a2a_sync import A2AApp, Client
+from a2a_sync import A2AApp, Agent, Client
 from a2a_sync.auth import BearerAuth, Principal
 from a2a_sync.console import ConsoleOptions
+from a2a_sync.console.sessions import KEY_VARIABLE
+from a2a_sync.console.tasks import PAGE
 from tests.browser.agents import Story
-from tests.browser.conftest import Visit, console_for, served, words
+from tests.browser.conftest import KEY, Visit, console_for, served, words
+from tests.faults.test_many_tasks import FEW, MANY, make_store
+from tests.faults.test_many_tasks import KEY as MANY_KEY
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -74,6 +80,64 @@ def test_the_list_of_tasks_is_filtered_by_context_owner_and_time_and_paged(visit
         assert window.page.inner_text("tbody") == "No task matches."
         window.check_access()
         window.check()
+
+
+def took(window: Visit) -> float:
+    """Milliseconds from the request of the page to the first byte of its response, as the browser measured them."""
+    milliseconds: float = window.page.evaluate(
+        "(({requestStart, responseStart}) => responseStart - requestStart)(performance.getEntriesByType('navigation')[0])"
+    )
+    return milliseconds
+
+
+def test_100_000_tasks_are_paged_forward_and_back_as_fast_as_1_000(
+    visit: Window, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent("echo", description="Repeats")
+    with ExitStack() as servers:
+        windows = []
+        for many in (MANY, FEW):
+            store = tmp_path / f"{many}.db"
+            monkeypatch.setenv(KEY_VARIABLE, MANY_KEY)
+            make_store(store, many)
+            monkeypatch.setenv(KEY_VARIABLE, KEY)
+            url = servers.enter_context(served(A2AApp(agent, store=f"sqlite:///{store}", console=True)))
+            window = visit(url)
+            window.log_in()
+            window.page.click("nav >> text=Tasks")
+            windows.append(window)
+        times: dict[Visit, list[float]] = {window: [] for window in windows}
+        # In turn, so that both meet the same machine.
+        for filtered in (False, True):
+            pages: dict[Visit, list[list[str]]] = {window: [listed(window)] for window in windows}
+            for _ in range(5):
+                for window in windows:
+                    window.page.click("text=Older")
+                    pages[window].append(listed(window))
+                    times[window].append(took(window))
+            for window in windows:
+                seen = [task for page in pages[window] for task in page]
+                assert len(seen) == len(set(seen)) == 6 * PAGE
+            for place in reversed(range(5)):
+                for window in windows:
+                    window.page.go_back()
+                    assert listed(window) == pages[window][place]
+                    times[window].append(took(window))
+            if not filtered:
+                for window in windows:
+                    window.page.select_option("#state", "completed")
+                    window.page.fill("#owner", "ada")
+                    window.page.click("text=Filter")
+                    assert set(window.page.locator("tbody td:nth-child(4)").all_inner_texts()) == {"ada"}
+        ratio = median(times[windows[0]]) / median(times[windows[1]])
+        sys.stdout.write(f"100,000 tasks to 1,000: {ratio:.2f}, {median(times[windows[0]]):.1f} ms\n")
+        assert ratio < 2
+        # Two of the three oldest tasks, behind all others.
+        windows[0].page.click(".choice:has-text('failed')")
+        assert windows[0].page.locator("tbody .pill").all_inner_texts() == ["failed"] * 2
+        assert windows[0].page.inner_text(".choice:has-text('all')") == f"all {MANY}"
+        windows[0].check_access()
+        windows[0].check()
 
 
 def test_a_task_that_an_agent_elsewhere_lists_is_opened_and_followed(visit: Window, story: str) -> None:
