@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
 
 APP = "tests.agents.certified:app"
 THREADS = 4
-LIMITS = {"header_timeout": 3, "body_idle_timeout": 3, "write_timeout": 3}
+LIMITS = {"header_timeout": 3, "body_idle_timeout": 3, "write_timeout": 3, "stream_keepalive_interval": 0.5}
 
 
 class Secured:
@@ -147,6 +147,27 @@ def test_large_messages_and_answers_are_complete(secured: Secured) -> None:
     task = secured.send("large 8000000")
     assert sum(len(part["text"]) for part in task["artifacts"][0]["parts"]) == 8_000_000
     assert secured.post("x" * 11_000_000).status_code == 413
+
+
+def test_a_stream_pauses_without_events_and_its_connection_is_used_again(secured: Secured) -> None:
+    asked = secured.send("ask")["id"]
+    subscription, cancel, question = (
+        rpc("SubscribeToTask", {"id": asked}),
+        rpc("CancelTask", {"id": asked}),
+        rpc("GetTask", {"id": asked}),
+    )
+    with secured.connect() as client:
+        client.sendall(head(len(subscription)) + subscription)
+        stream = HTTPResponse(client)
+        stream.begin()
+        # A stream that sends heartbeats has had no event for longer than it waits on its thread or greenlet.
+        heartbeats = (line for line in stream if line.startswith(b": heartbeat"))
+        assert [next(heartbeats), next(heartbeats)]
+        with secured.session(secured.certificate) as session:
+            session.post(secured.server.url, data=cancel, headers=JSON_HEADERS, timeout=60).raise_for_status()
+        assert b"TASK_STATE_CANCELED" in stream.read()
+        client.sendall(head(len(question)) + question)
+        assert b"TASK_STATE_CANCELED" in read_answer(client)
 
 
 @pytest.mark.parametrize("secured", ["threads"], indirect=True)
