@@ -433,14 +433,9 @@ class Pages:
         # What was added after the record comes with the stream.
         rows = [row_of(entry) for entry in log.entries if entry.number <= record.version]
         first = next((message for message in record.task.history if message.role is Role.USER), None)
-        address = address_of_agent(place, mounted=self._mounted)
-        card = place.app.agent_card(address)
-        remote_ids = record.task.metadata.get(REMOTE) if place.remote is not None else None
-        known_id = (
-            task_id if place.remote is None else remote_ids.get("task", "") if isinstance(remote_ids, dict) else ""
-        )
-        home = "" if place.remote is None else address
-        commands = Commands(card, address, _credentials(place, card), home)
+        card = place.app.agent_card(address_of_agent(place, mounted=self._mounted))
+        remote_ids = _remote_ids(place, record)
+        commands = self._commands(place, card)
         return self._render(
             place.request,
             "task.html",
@@ -460,7 +455,7 @@ class Pages:
             remote_ids=remote_ids,
             forms=[] if place.remote is None or not place.remote.is_unsent(task_id) else place.remote.forms(),
             frames=[] if place.remote is None else [frame_row(one) for one in place.remote.frames.of_task(task_id)],
-            commands=commands.of_task(known_id),
+            commands=commands.of_task(task_id if place.remote is None else remote_ids.get("task", "")),
             first=first,
             curl=commands.curl(first) if first else "",
             python=commands.python(first) if first else "",
@@ -469,6 +464,10 @@ class Pages:
             now_ms=time.time() * 1000,
             json=_status_json(record.task),
         )
+
+    def _commands(self, place: Place, card: AgentCard) -> Commands:
+        address = address_of_agent(place, mounted=self._mounted)
+        return Commands(card, address, _credentials(place, card), "" if place.remote is None else address)
 
     # -- remote agents --
 
@@ -595,18 +594,22 @@ class Pages:
     def _tree(self, place: Place, task_id: str) -> Response:
         """The part of a task's page that changes, as a tree of elements."""
         record = read_record(place.app.store, place.owner, task_id, place.reserve)
+        card = place.app.agent_card()
         html = self._templates.get_template("live.html").render(
             markdown=PageMarkdown(),
             record=record,
             explanation=self._explanation(place, record),
             place=place,
             task_url=f"{place.base}/t/{quote(task_id, safe='')}",
-            card_name=place.app.agent_card().name,
+            card_name=card.name,
         )
         task = record.task
-        body = {"version": record.version, "state": str(task.state), "terminal": task.state.terminal}
-        facts = {"artifacts": len(task.artifacts), "json": clean(_status_json(task))}
-        return _json({**body, **facts, "tree": as_tree(html)})
+        body: dict[str, Any] = {"version": record.version, "state": str(task.state), "terminal": task.state.terminal}
+        facts = {"artifacts": str(len(task.artifacts)), "json": clean(_status_json(task))}
+        if ids := _remote_ids(place, record):
+            body["commands"] = self._commands(place, card).of_task(ids["task"])
+            facts |= {f"remote-{name}": clean(ids[name]) for name in ("task", "context")}
+        return _json({**body, "facts": facts, "tree": as_tree(html)})
 
     def _log(self, place: Place, task_id: str) -> Response:
         rows, ended = log_rows(place.app.store, place.owner, task_id, _number(place.request.args.get("after", "")))
@@ -761,6 +764,12 @@ def _credentials(place: Place, card: AgentCard) -> list[Credential]:
 
 def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def _remote_ids(place: Place, record: Record) -> dict[str, str]:
+    """The ids of a task at its remote agent, ``task`` and ``context``; empty until an event names them."""
+    found = record.task.metadata.get(REMOTE) if place.remote is not None else None
+    return found if isinstance(found, dict) else {}
 
 
 def _json(value: Any) -> Response:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -837,6 +838,41 @@ def test_an_agent_elsewhere_streams_through_reloads(visit: Window, elsewhere: st
     window.check()
     window.check_access()
     window.shoot("elsewhere-desktop")
+
+
+def test_the_ids_of_a_task_at_its_agent_are_shown_once_an_event_names_them(visit: Window) -> None:
+    answers = threading.Event()
+    with A2AApp(Story()) as agent:
+
+        def waiting(environ: Any, start_response: Any) -> Any:
+            if environ["REQUEST_METHOD"] == "POST":
+                answers.wait(60)
+            return agent(environ, start_response)
+
+        with listening(waiting) as url:
+            for address in console_for(url):
+                window = visit(address)
+                window.log_in()
+                window.send("ask")
+                window.wait_state("working")
+                window.page.evaluate("window.made = true")
+                assert window.page.locator("#remote-ids").is_hidden()
+                window.page.click("#log > summary")
+                window.page.click("#rows tr:first-child summary")
+                window.page.wait_for_selector("#rows >> text=The agent has not named a task yet.")
+                answers.set()
+                window.page.wait_for_selector("#remote-ids")
+                window.wait_state("input-required")
+                with Client(url) as client:
+                    (task,) = client.list_tasks().tasks
+                assert window.page.inner_text("#remote-task") == task.id
+                assert window.page.inner_text("#remote-context") == task.context_id
+                for _ in range(2):
+                    window.page.click("#rows tr:first-child summary")
+                window.page.wait_for_selector("#rows tr:first-child >> text=Copy as curl")
+                assert window.page.evaluate("window.made")
+                window.check_access()
+                window.check()
 
 
 def test_an_agent_elsewhere_asks_for_credentials_in_the_task(visit: Window, elsewhere: str) -> None:

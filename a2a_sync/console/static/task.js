@@ -85,12 +85,13 @@ const parse = (text) => {
   }
 };
 
-const commands = JSON.parse(rows.dataset.commands);
+let commands = JSON.parse(rows.dataset.commands);
 
 // The commands of a row are made when it is opened.
 rows.addEventListener(
   "toggle",
   ({ target }) => {
+    target.querySelector("p.row.soft")?.remove();
     if (!target.open || target.querySelector(".row")) return;
     const request = requestOf(parse(target.querySelector("pre").textContent), commands);
     if (request) target.append(copyButtons(element, request, commands.credentials));
@@ -158,13 +159,16 @@ async function refresh() {
     const response = await fetch(address("tree", {}));
     if (response.status === 401) logIn();
     if (!response.ok) return;
-    const { version, state, terminal, artifacts, json, tree } = await response.json();
+    const { version, state, terminal, facts, tree, commands: given } = await response.json();
     interval = Math.max(REFRESH, SHARE * (Date.now() - refreshed));
     const replaced = replace(tree, terminal && version === Number(live.dataset.version) && state === live.dataset.state);
-    for (const [id, text] of Object.entries({ artifacts, json })) {
+    for (const [id, text] of Object.entries(facts)) {
       const node = document.getElementById(id);
-      if (node.textContent !== String(text)) node.textContent = text;
+      if (node.textContent !== text) node.textContent = text;
     }
+    // Of an agent elsewhere, once an event has named them.
+    if (facts["remote-task"]) document.getElementById("remote-ids").hidden = false;
+    commands = given ?? commands;
     live.dataset.state = state;
     live.dataset.version = version;
     pending = pending.filter((row) => row.n > version);
