@@ -297,7 +297,7 @@ class Waiter(Signal, Closes):
         Raises:
             AgentError: the run is over and its end could not be stored.
         """
-        woken = super().wait(timeout)
+        woken = self._signal.acquire(timeout=timeout)
         if self._error is not None:
             raise self._error
         return woken
