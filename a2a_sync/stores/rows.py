@@ -174,29 +174,18 @@ class Batch:
         if change.ends:
             token = None
         size = row.bytes + self.size + len(request)
-        count = token != row.token or size > row.counted + COUNT_AFTER
-        state, status_ms, status, metadata = row.state, row.status_ms, row.status, row.metadata
-        if change.status is not None:
-            state, status_ms, status = change.status.state.value, time_ms(change.status.timestamp), self.status
-            metadata = merged(metadata, change.metadata)
-        return HeadRow(
-            row.key,
-            row.id,
-            row.tenant,
-            row.owner,
-            row.context,
-            state,
-            status_ms,
-            status,
-            number,
-            message,
-            row.artifacts + change.artifacts,
-            metadata,
-            token,
-            row.compacted,
-            size,
-            size if count or state != row.state else row.counted,
+        new = row._replace(
+            version=number, message=message, artifacts=row.artifacts + change.artifacts, token=token, bytes=size
         )
+        if change.status is not None:
+            new = new._replace(
+                state=change.status.state.value,
+                status_ms=time_ms(change.status.timestamp),
+                status=self.status,
+                metadata=merged(row.metadata, change.metadata),
+            )
+        counts = token != row.token or new.state != row.state or size > row.counted + COUNT_AFTER
+        return new._replace(counted=size) if counts else new
 
     def rows(self, old: HeadRow, offset: int = 0) -> Iterator[tuple[int, int, int | None, bytes, int]]:
         """Number, kind, number of the previous message (of messages), body and time of each new entry, after `advance`.
@@ -288,8 +277,24 @@ def request_entry(body: bytes) -> int | None:
 
 def load_request(body: bytes, message: bytes | None) -> RunRequest:
     """The request of a row; `message` is the body of the entry that `request_entry` returned."""
+    value = json.loads(body)
     logged = None if message is None else event(message)
-    return _load_request(json.loads(body), logged if isinstance(logged, Message) else None)
+    configuration, principal = value.get("configuration"), value.get("principal")
+    if configuration is not None:
+        configuration = _CODEC.load(SendMessageConfiguration, configuration, strict=False)
+    if principal is not None:
+        principal = Principal(id=principal["id"], scopes=tuple(principal["scopes"]), claims=principal["claims"])
+    return RunRequest(
+        message=logged if isinstance(logged, Message) else _CODEC.load(Message, value["message"], strict=False),
+        configuration=configuration,
+        principal=principal,
+        metadata=value.get("metadata", {}),
+        tenant=value.get("tenant", ""),
+        extensions=value.get("extensions", {}),
+        trace=value.get("trace", {}),
+        headers=value.get("headers", {}),
+        attempt=value.get("attempt", 1),
+    )
 
 
 # The webhook of a send is omitted: it contains credentials, which must not be stored here, and no run needs it.
@@ -316,26 +321,6 @@ def _dump_request(request: RunRequest, *, message: bool) -> dict[str, Any]:
     if request.attempt > 1:
         value["attempt"] = request.attempt
     return value
-
-
-def _load_request(value: dict[str, Any], message: Message | None) -> RunRequest:
-    """The request that `_dump_request` wrote; `message` is the omitted message."""
-    configuration, principal = value.get("configuration"), value.get("principal")
-    if configuration is not None:
-        configuration = _CODEC.load(SendMessageConfiguration, configuration, strict=False)
-    if principal is not None:
-        principal = Principal(id=principal["id"], scopes=tuple(principal["scopes"]), claims=principal["claims"])
-    return RunRequest(
-        message=message or _CODEC.load(Message, value["message"], strict=False),
-        configuration=configuration,
-        principal=principal,
-        metadata=value.get("metadata", {}),
-        tenant=value.get("tenant", ""),
-        extensions=value.get("extensions", {}),
-        trace=value.get("trace", {}),
-        headers=value.get("headers", {}),
-        attempt=value.get("attempt", 1),
-    )
 
 
 # -- webhooks and idempotency keys --------------------------------------------------------------------------------------
