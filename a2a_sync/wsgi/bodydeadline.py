@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Final, Protocol
+from typing import Final
 
 from a2a_sync.concurrency.alarms import Alarm, AlarmClock
 from a2a_sync.concurrency.fork import renew_in_child
 from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.wsgi.connection import Abortable
 
 logger: Final = get_logger(__name__)
 
 #: How long after the last body the checks go on, in seconds.
 _LINGER = 30.0
-
-
-class Abortable(Protocol):
-    """A connection that can be ended from another thread."""
-
-    def abort(self) -> None: ...
 
 
 #: Checks the bodies of all apps of a process on one thread, however many agents there are.
