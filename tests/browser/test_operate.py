@@ -12,7 +12,7 @@ import pytest
 
 from a2a_sync import Client
 from a2a_sync.console.sessions import KEY_VARIABLE
-from tests.browser.conftest import KEY, Visit, serve, task_id, wait_until, workers_listed
+from tests.browser.conftest import KEY, Visit, serve, task_id, wait_until, words, workers_listed
 from tests.live import gunicorn
 from tests.push.receiver import receiving, refused
 
@@ -144,6 +144,45 @@ def test_open_streams_of_pages_and_clients_are_counted(visit: Window, story: str
         operate(window, lambda: tile(window, "Streams here")[0] == "2")
     page.page.close()
     operate(window, lambda: tile(window, "Streams here")[0] == "0")
+
+
+#: As if another tab were in front: Chromium without a screen hides none.
+HIDE = """hidden => {
+    Object.defineProperty(document, "hidden", {configurable: true, get: () => hidden});
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_a_hidden_page_gives_its_stream_up_and_continues_without_a_loss(visit: Window, story: str) -> None:
+    window = visit(story)
+    window.log_in()
+    operate(window, lambda: tile(window, "Streams here")[0] == "0")
+    tab = Visit(window.page.context.new_page(), story)
+    tab.page.clock.install()
+    tab.go("/console/")
+    tab.send("wait 400")
+    tab.page.wait_for_selector("#live .talk:has-text('piece-2')")
+    tab.page.evaluate(HIDE, True)
+    tab.page.clock.fast_forward(29_000)
+    assert tab.page.inner_text("#link") == "live"
+    tab.page.clock.fast_forward(2_000)
+    tab.page.wait_for_selector("#link:text-is('paused')")
+    operate(window, lambda: tile(window, "Streams here")[0] == "0")
+    numbers = tab.page.locator("#rows tr > td:first-child")
+    held = numbers.count()
+    with Client(story) as client, client.subscribe(task_id(tab)) as stream:
+        events = iter(stream)
+        for _ in range(20):
+            next(events)
+    # The task goes on without the page.
+    assert numbers.count() == held
+    tab.page.evaluate(HIDE, False)
+    tab.page.wait_for_selector("#link:text-is('live')")
+    tab.wait_state("completed")
+    assert words(tab).split()[-400:] == [f"piece-{number}" for number in range(400)]
+    shown = [int(text) for text in numbers.all_text_contents()]
+    assert shown == list(range(1, len(shown) + 1))
+    tab.check()
 
 
 def test_rates_are_plots_of_the_last_minutes(visit: Window, story: str) -> None:
