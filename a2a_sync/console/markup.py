@@ -22,8 +22,11 @@ MAX_MARKDOWN, MAX_PAGE_MARKDOWN = 20_000, 50_000
 MAX_SHOWN = 500_000
 #: Characters of HTML that count as one of Markdown for the page.
 _HTML_SHARE = 10
+#: Cells of the tables of a text that is rendered: each line of a table gets as many as its heading.
+_MAX_CELLS = 10_000
 #: Control characters but tabs and line breaks, characters that change the direction of text, and lone surrogates.
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_BETWEEN_BLOCKS = re.compile(r"\n[ \t>]*\n")
 _TAGS = {
     *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "a"),
     *("ul", "ol", "li", "h1", "h2", "h3", "h4", "h5", "h6"),
@@ -75,7 +78,7 @@ def sanitise(html: str) -> str:
 
 def render_markdown(text: str) -> Markup:
     """Markdown as sanitised HTML; a text that is too long, or becomes too long, as it is."""
-    if len(text) > MAX_MARKDOWN:
+    if len(text) > MAX_MARKDOWN or _cells(text) > _MAX_CELLS:
         return _unrendered(text)
     # One thread at a time, with pauses: several would delay all requests of the process.
     release = _locks.acquire("markdown", _MAX_WAIT)
@@ -87,6 +90,12 @@ def render_markdown(text: str) -> Markup:
         return Markup(clean(sanitise(html)))  # sanitised by nh3  # nosec B704
     finally:
         release()
+
+
+def _cells(text: str) -> int:
+    """The most cells that the tables of a text can have. A table ends at an empty line."""
+    blocks = [block.split("\n") for block in _BETWEEN_BLOCKS.split(text)]
+    return sum(len(lines) * max(line.count("|") for line in lines) for lines in blocks)
 
 
 def _unrendered(text: str) -> Markup:

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from a2a_sync.client.client import Client
@@ -24,11 +25,13 @@ from a2a_sync.integrations.bridge import (
     Text,
     Turn,
     Usage,
+    as_json,
     final_of,
     text_of,
 )
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
 from a2a_sync.integrations.remote import AgentTool, ToolAnswer, as_message
+from a2a_sync.jsontext import dumps
 from a2a_sync.types import FilePart, Part, TaskState
 
 try:
@@ -37,6 +40,7 @@ try:
     from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
     from llama_index.core.tools import FunctionTool
     from llama_index.core.workflow import Context, Event, HumanResponseEvent, InputRequiredEvent
+    from workflows.context.serializers import JsonSerializer, PickleSerializer
     from workflows.errors import WorkflowTimeoutError
     from workflows.events import WorkflowIdleEvent
 except ImportError as _error:
@@ -51,6 +55,10 @@ __all__ = [
     "RemoteProgress",
     "remote_tool",
 ]
+
+
+#: The members by which LlamaIndex recognises an object that it has stored.
+_MARKS = {"__is_pydantic", "__is_component"}
 
 
 class LlamaIndexBridge(Bridge):
@@ -75,6 +83,9 @@ class LlamaIndexBridge(Bridge):
     async def events(self, turn: Turn) -> AsyncIterator[BridgeEvent]:
         """Run the agent with the messages of the conversation, or continue the run that waits for an answer."""
         agent = await self.agent()
+        serializer = getattr(agent, "serializer", None)
+        if isinstance(serializer, PickleSerializer):
+            raise TypeError("LlamaIndexBridge: a PickleSerializer executes what callers send; use a JsonSerializer")
         pending: Any = turn.pending or {"messages": turn.memory, "kept": len(turn.memory)}
         messages = [ChatMessage.model_validate(one) for one in pending["messages"]]
         memory = self._memory(messages) if self._memory else _buffer(agent, messages)
@@ -112,7 +123,12 @@ class LlamaIndexBridge(Bridge):
                 for name in ("deps", "memory"):
                     # Dependencies must not be stored, and the memory is stored apart.
                     await handler.ctx.store.set(name, None)
-                kept = {"messages": said, "kept": pending["kept"], "asked": asked, "context": _stored(handler.ctx)}
+                kept = {
+                    "messages": said,
+                    "kept": pending["kept"],
+                    "asked": asked,
+                    "context": _stored(handler.ctx, serializer),
+                }
                 yield Ask([Question.of(id_, fields) for id_, fields in asked.items()], kept)
                 return
             result = await handler
@@ -163,9 +179,9 @@ def _reported(event: Any, step: str) -> Iterator[BridgeEvent]:
         yield Usage(requests=1)
 
 
-def _stored(context: Any) -> Any:
+def _stored(context: Any, serializer: Any) -> Any:
     """The context without the answered waits of `remote_tool`, each of which would run its step once more."""
-    stored = context.to_dict()
+    stored = context.to_dict(serializer=_inert(serializer))
     for worker in stored.get("workers", {}).values():
         waiters = worker.get("collected_waiters", [])
         worker["collected_waiters"] = [
@@ -177,13 +193,24 @@ def _stored(context: Any) -> Any:
 def _answer(handler: Any, asked: dict[str, Any], answers: Any) -> None:
     for id_, fields in asked.items():
         # The fields of the question are what the waiting step recognises its answer by.
-        handler.ctx.send_event(HumanResponseEvent(**{**fields, "response": _inert(answers[id_])}))
+        handler.ctx.send_event(HumanResponseEvent(**{**fields, "response": answers[id_]}))
 
 
-def _inert(answer: Any) -> Any:
-    """An answer; its text if LlamaIndex would take it for an object, and import its class, where a tool keeps it in the context."""
-    text = as_message(answer)
-    return text if '"__is_' in text else answer
+class _Inert(JsonSerializer):  # type: ignore[misc]
+    """Writes data that LlamaIndex would take for an object, and import its class, as text."""
+
+    def serialize_value(self, value: Any) -> Any:
+        if isinstance(value, dict) and not _MARKS.isdisjoint(value):
+            return dumps(as_json(value)).decode()
+        return super().serialize_value(value)
+
+
+def _inert(own: Any) -> Any:
+    """The serializer `own` of a workflow, as `_Inert` if it writes JSON."""
+    serializer = JsonSerializer() if own is None else copy(own)
+    if isinstance(serializer, JsonSerializer):
+        serializer.__class__ = type("Inert", (_Inert, type(serializer)), {})
+    return serializer
 
 
 def _fields(event: Any) -> dict[str, Any]:

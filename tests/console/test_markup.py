@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -129,6 +130,15 @@ def test_a_text_that_becomes_much_larger_is_shown_as_it_is() -> None:
     address = f"[x]: /{'y' * 9_000}\n\n"
     text = address + "[x] " * ((MAX_MARKDOWN - len(address)) // 4)
     assert render_markdown(text).startswith("<pre>[x]: ")
+
+
+def test_a_table_with_very_many_cells_is_shown_as_it_is() -> None:
+    wide = "|a" * 2000 + "|\n" + "|-" * 2000 + "|\n" + "|\n" * 5000
+    began = process_time()
+    assert render_markdown(wide).startswith("<pre>")
+    assert process_time() - began < 0.2
+    long = "|a|b|c|\n|-|-|-|\n" + "|1|2|3|\n" * 1000
+    assert render_markdown(f"{long}\n\n{long}").count("</td>") == 6000
 
 
 def test_what_small_texts_of_a_page_become_is_bounded_together() -> None:

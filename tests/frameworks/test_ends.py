@@ -188,3 +188,59 @@ def test_an_answer_that_llamaindex_keeps_imports_nothing(tmp_path: Path, monkeyp
     task = ask(bridge, "buy", DataPart({"1": {"in": data}}), "large")
     assert (task.state, "side_effect.Size" in task.text) == (S.COMPLETED, True)
     assert "side_effect" not in sys.modules
+
+
+# LlamaIndex reads all attributes of its agents, also those that Pydantic has deprecated.
+@pytest.mark.filterwarnings("ignore:The `.*` attribute is deprecated")
+@pytest.mark.filterwarnings("ignore:Accessing the '.*' attribute on the instance is deprecated")
+@pytest.mark.parametrize("wrapped", [False, True], ids=["agent", "workflow with its own serializer"])
+def test_data_that_a_tool_keeps_in_a_context_of_llamaindex_imports_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrapped: bool
+) -> None:
+    from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
+    from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+    from workflows.context.serializers import JsonSerializer
+
+    from a2a_sync.integrations.llamaindex import LlamaIndexBridge
+    from tests.frameworks.kit_llamaindex import FakeModel
+
+    # What callers have a model pass to a tool.
+    data = {"__is_component": True, "qualified_name": "side_effect_2.Size", "value": {}}
+
+    async def buy(ctx: Context, what: str) -> str:
+        """Buy something."""
+        if await ctx.store.get("cart", default=None) is None:
+            await ctx.store.set("cart", {"lines": [{"size": data}, {"size": 2}]})
+        answer = await ctx.wait_for_event(
+            HumanResponseEvent,
+            waiter_event=InputRequiredEvent(prefix="Which size?"),
+            waiter_id="size",
+        )
+        return f"{answer.response}: {await ctx.store.get('cart')}"
+
+    # Types, not text: LlamaIndex evaluates annotations outside this function.
+    buy.__annotations__ = {"ctx": Context, "what": str, "return": str}
+    (tmp_path / "side_effect_2.py").write_text("class Size:\n    from_dict = staticmethod(str)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    agent: Any = FunctionAgent(llm=FakeModel(images=[]), tools=[buy], system_prompt=SYSTEM, timeout=None)
+    if wrapped:
+        agent = AgentWorkflow(agents=[agent], timeout=None, serializer=JsonSerializer())
+    task = ask(LlamaIndexBridge(agent, name="shop"), "buy", "large")
+    assert (task.state, "large" in task.text) == (S.COMPLETED, True)
+    assert "side_effect_2.Size" in task.text
+    assert "{'size': 2}" in task.text
+    assert "side_effect_2" not in sys.modules
+
+
+# LlamaIndex reads all attributes of its agents, also those that Pydantic has deprecated.
+@pytest.mark.filterwarnings("ignore:The `.*` attribute is deprecated")
+@pytest.mark.filterwarnings("ignore:Accessing the '.*' attribute on the instance is deprecated")
+def test_a_workflow_of_llamaindex_that_would_execute_pickled_messages_is_not_run() -> None:
+    from llama_index.core.agent.workflow import AgentWorkflow
+    from workflows.context.serializers import PickleSerializer
+
+    from a2a_sync.integrations.llamaindex import LlamaIndexBridge
+    from tests.frameworks.kit_llamaindex import Kit
+
+    workflow = AgentWorkflow(agents=[Kit(Tools()).agent()], timeout=None, serializer=PickleSerializer())
+    assert ask(LlamaIndexBridge(workflow, name="shop"), "hello").state is S.FAILED
