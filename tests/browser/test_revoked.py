@@ -14,7 +14,7 @@ pytest.importorskip("jwt", reason="PyJWT is not installed")
 pytest.importorskip("cryptography", reason="cryptography is not installed")
 
 from a2a_sync import A2AApp, Client
-from a2a_sync.auth import BearerAuth, MTLSAuth
+from a2a_sync.auth import ApiKeyAuth, Authenticator, BasicAuth, BearerAuth, MTLSAuth
 from a2a_sync.console.access import _write_credentials
 from tests.auth.test_certificates import serving
 from tests.browser.agents import BRIEF, Story
@@ -29,7 +29,9 @@ ENDED = "#ended:has-text('Your login has ended: it has expired, or it was revoke
 
 
 def log_in(window: Visit, secret: str) -> None:
-    """Fill the form."""
+    """Fill the form; as Ada, where it asks for a user."""
+    for field in window.page.locator("[name=user]").all():
+        field.fill("ada")
     window.page.fill("[name=secret]", secret)
     window.page.press("[name=secret]", "Enter")
 
@@ -70,9 +72,20 @@ def check_whole(window: Visit) -> None:
 # -- the console of an app ------------------------------------------------------------------------------------------------
 
 
-def test_a_revoked_token_ends_an_open_page_at_once_and_another_one_leads_back_to_it(visit: Window) -> None:
+@pytest.mark.parametrize(
+    "make_auth",
+    [
+        lambda accepted: BearerAuth(accepted.get),
+        lambda accepted: ApiKeyAuth(accepted.get, header="X-Key"),
+        lambda accepted: BasicAuth(lambda user, password: accepted.get(password)),
+    ],
+    ids=["token", "key", "password"],
+)
+def test_a_revoked_credential_ends_an_open_page_at_once_and_another_one_leads_back_to_it(
+    visit: Window, make_auth: Callable[[dict[str, str]], Authenticator]
+) -> None:
     accepted = {"first": "ada"}
-    with served(A2AApp(Story(), auth=BearerAuth(accepted.get), console=True)) as url:
+    with served(A2AApp(Story(), auth=make_auth(accepted), console=True)) as url:
         window = visit(url)
         log_in_first(window)
         begin(window)
