@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from a2a_sync import A2AApp
 from a2a_sync.signing import CardSigner
 from tests.browser.agents import Story
-from tests.browser.conftest import Visit, console_for, served
+from tests.browser.conftest import Visit, console_for, listening, served
 from tests.client.peer import Asked, Line, peer
 from tests.live import HOST, free_port
 
@@ -111,3 +112,30 @@ def test_each_rule_that_a_card_breaks_is_on_its_page(visit: Window) -> None:
                 window.check()
                 window.check_access()
                 window.shoot(f"rules-{kind}")
+
+
+def test_another_origin_that_a_card_names_is_called_only_after_a_click_and_without_credentials(visit: Window) -> None:
+    called: list[str | None] = []
+    port = free_port()
+    with A2AApp(Story(), url=f"http://{HOST}:{port}/") as agent:
+
+        def recording(environ: Any, start_response: Any) -> Any:
+            called.append(environ.get("HTTP_AUTHORIZATION"))
+            return agent(environ, start_response)
+
+        with listening(agent) as home, listening(recording, port):
+            for address in console_for(home, "--auth", "user:secret"):
+                window = visit(address)
+                window.log_in()
+                assert window.page.inner_text("h1") == "storyteller"
+                assert f"http://{HOST}:{port}/" in window.page.inner_text("main")
+                window.page.click("nav >> text=Tasks")
+                window.page.wait_for_selector("h1:text-is('Tasks')")
+                assert called == []
+                window.go("/console/")
+                window.send("shirt")
+                window.page.click(".option:text-is('large')")
+                window.wait_state("completed")
+                assert len(called) > 1
+                assert set(called) == {None}
+                window.check()
