@@ -287,6 +287,7 @@ def test_a_video_is_played_with_the_keyboard(visit: Window, monkeypatch: pytest.
         assert player.evaluate("one => one.currentTime") == 0.3
         window.page.keyboard.press("Home")
         wait_until(window, lambda: player.evaluate("one => one.currentTime") == 0)
+        window.shoot("video-desktop")
         window.check_access()
         window.check()
 
@@ -870,6 +871,7 @@ def test_the_ids_of_a_task_at_its_agent_are_shown_once_an_event_names_them(visit
                 for _ in range(2):
                     window.page.click("#rows tr:first-child summary")
                 window.page.wait_for_selector("#rows tr:first-child >> text=Copy as curl")
+                window.shoot("ids-desktop")
                 assert window.page.evaluate("window.made")
                 window.check_access()
                 window.check()
