@@ -40,7 +40,7 @@ def console(connections: list[Connection], port: int, cert: str | None, trust: s
 
     The agents may be of any make. The pages are served on this machine only, and the command prints a link that logs one
     browser in. The browser talks to this process, which calls the agents. Credentials are those of --auth, in the
-    URLs, or entered on a page; they are sent to the origin of their agent only, and those of --auth to that of the first URL.
+    URLs, or entered on a page; they are sent to the origin of their agent only, and those of --auth and --cert to that of the first URL.
     """
     missing = [name for name in ("jinja2", "markdown_it", "nh3") if find_spec(name) is None]
     if missing:

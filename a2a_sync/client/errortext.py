@@ -14,7 +14,7 @@ _MAX_CHARS = 300
 _MAX_BYTES = 64 * 1024
 #: JSON members with the text of an error, the most specific first (FastAPI, OAuth 2, problem details, …).
 _MEMBERS = ("detail", "error_description", "message", "msg", "error", "title")
-_TITLE = re.compile(r"<title[^>]*>([^<]*)</title>", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)</title>", re.IGNORECASE)
 
 
 def error_text(body: bytes, content_type: str) -> str:

@@ -17,12 +17,12 @@ from a2a_sync.wsgi.origins import Origins
 from a2a_sync.wsgi.process import Site, serve
 
 #: Options of a client that may contain secrets of one agent.
-_SECRETS = ("auth", "headers")
+_SECRETS = ("auth", "headers", "cert")
 
 
 class RemoteConsole(Site):
     """A console for the agents at `urls`, as an application of one process. Parameters: as `RemoteAgent`, and for all of them,
-    but ``auth`` and ``headers``, which are for agents with the origin of the first: one agent must not see what is for another.
+    but ``auth``, ``headers`` and ``cert``, which are for agents with the origin of the first: one agent must not see what is for another.
 
     Raises:
         ImportError: a package of the extra ``console`` is missing.

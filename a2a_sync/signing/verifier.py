@@ -37,7 +37,8 @@ class VerifiedCard(NamedTuple):
 class CardVerifier:
     """Verifies cards with trusted keys: ``Client(url, card_verifier="https://keys.example.com/jwks.json")``.
 
-    Thread-safe. Clients may share a verifier and thereby its cached key sets.
+    Thread-safe. Clients may share a verifier and thereby its cached key sets. A client that does not check certificates
+    (``verify=False``) should have its own: each client trusts keys that another one read.
 
     Parameters:
         keys: the URL of a key set (https), a key set, a JWK, PEM text, keys by their names (``{"2026-1": pem}``), a

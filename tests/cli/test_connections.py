@@ -98,6 +98,18 @@ def test_credentials_of_a_profile_are_not_sent_to_another_address(run: Run, url:
     assert "s3cret" not in refused.output
 
 
+@pytest.mark.parametrize("checks", ["insecure = true", 'cacert = "{authority}"'])
+def test_how_a_profile_checks_certificates_is_not_for_another_address(
+    run: Run, tls_url: str, authority: Authority, tmp_path: Path, checks: str
+) -> None:
+    settings = checks.replace("{authority}", str(authority.ca))
+    configure(tmp_path, f'[profile.prod]\nurl = "https://agents.example"\n{settings}\n')
+    refused = run("--profile", "prod", "send", tls_url, "hello")
+    assert (refused.exit_code, "the certificate is not trusted" in refused.stderr) == (3, True)
+    configure(tmp_path, f"[profile.prod]\n{settings}\n")
+    assert run("--profile", "prod", "send", tls_url, "hello").stdout == "you said hello\n"
+
+
 def test_a_profile_outweighs_the_environment_and_an_option_the_profile(
     run: Run, guarded_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ import requests
 
 from a2a_sync import A2AApp, Agent, Client, TaskNotFoundError, Timeout, TransportError, TransportTimeoutError
 from a2a_sync.card import AgentCard, AgentInterface
+from a2a_sync.client.errortext import error_text
 from a2a_sync.errors import (
     AgentError,
     CardNotFoundError,
@@ -105,6 +106,12 @@ def test_what_the_body_of_an_http_error_says_is_shown(body: object, content_type
     assert str(error).startswith("HTTP 503 Service Unavailable")
     assert said in str(error)
     assert len(str(error)) < 500
+
+
+def test_a_page_of_unfinished_titles_takes_little_time_to_search() -> None:
+    began = time.thread_time()
+    assert error_text(b"<title" * 100_000, "text/html") == ""
+    assert time.thread_time() - began < 0.2
 
 
 def test_what_our_own_app_says_when_it_cannot_serve_is_shown() -> None:

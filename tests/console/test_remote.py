@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +25,7 @@ from a2a_sync.console.frames import LINK
 from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
 from a2a_sync.errors import TaskNotCancelableError
 from a2a_sync.types import Role, Task, TaskState, TaskStatus, TextPart
+from tests.certificates import Authority
 from tests.engine import TIMEOUT, eventually
 
 pytestmark = [
@@ -384,3 +387,30 @@ def test_an_agent_beside_another_does_not_see_its_credentials(serve: Callable[..
     finally:
         for app in console.agents.values():
             app.close(1.0)
+
+
+def test_an_agent_beside_another_is_offered_no_certificate(serve: Callable[..., str], tmp_path: Path) -> None:
+    from a2a_sync.console.remotesite import RemoteConsole
+
+    authority = Authority(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.ca)
+    tls.load_cert_chain(*authority.issue("127.0.0.1"))
+    tls.verify_mode = ssl.CERT_REQUIRED
+    options = {"verify": authority.ca, "cert": tuple(authority.issue("ada"))}
+    plain = serve(A2AApp(Remote()))
+    server = make_server("127.0.0.1", 0, A2AApp(Remote()), threaded=True, ssl_context=tls)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    strict = f"https://127.0.0.1:{server.server_port}"
+    try:
+        for urls, reachable in (([strict, plain], [True, True]), ([plain, strict], [True, False])):
+            console = RemoteConsole(urls, options)
+            apps = list(console.agents.values())
+            for app in apps:
+                app.remote.card()
+                app.close(1.0)
+            assert [app.remote.reachable for app in apps] == reachable
+    finally:
+        server.shutdown()
+        thread.join(TIMEOUT)
+        server.server_close()
