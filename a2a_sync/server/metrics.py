@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -43,8 +43,7 @@ from a2a_sync.agent.dialogue import WaitsForAnswer
 from a2a_sync.agent.executor import RequestContext, TaskCancelled
 from a2a_sync.concurrency.background import BoundedRead
 from a2a_sync.errors import AgentError
-from a2a_sync.operations import Call, Endpoint, RequestT, ResultT
-from a2a_sync.server.pending import within
+from a2a_sync.operations import AnyCall, Endpoint, GeneratorInterceptor
 from a2a_sync.stores.base import Inspection
 from a2a_sync.telemetry.logs import get_logger
 
@@ -94,20 +93,15 @@ class Metrics:
 
     def count_calls(self, endpoint: Endpoint) -> Endpoint:
         """`endpoint`, counted: an interceptor."""
+        return GeneratorInterceptor(self._count)(endpoint)
 
-        def counted(call: Call[RequestT, ResultT]) -> ResultT:
-            result: ResultT = within(self._count(call.operation.name), endpoint, call)
-            return result
-
-        return counted
-
-    @contextmanager
-    def _count(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
+    def _count(self, call: AnyCall) -> Generator[AnyCall, Any, Any]:
+        name, began = call.operation.name, time.perf_counter()
         outcome = "INTERNAL_ERROR"
         try:
-            yield
+            result = yield call
             outcome = "ok"
+            return result
         except AgentError as error:
             outcome = error.reason
             raise
