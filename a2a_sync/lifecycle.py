@@ -248,10 +248,3 @@ class Fold:
             history=tuple(self._history),
             metadata=self._metadata,
         )
-
-
-def apply(task: Task | None, event: Task | LogEvent) -> Task | None:
-    """`task` after one more event. For many events use one `Fold`: this copies at each call."""
-    fold = Fold(task)
-    fold.apply(event)
-    return fold.task()

@@ -10,7 +10,6 @@ from a2a_sync.lifecycle import (
     Entry,
     Fold,
     IllegalTransition,
-    apply,
     check,
     ends_run,
     pauses,
@@ -282,7 +281,7 @@ def test_any_split_into_snapshot_and_events_folds_to_the_same_task(log, data):
 def test_folding_one_by_one_and_all_at_once_agree(log):
     task = TASK
     for event in log:
-        task = apply(task, event)
+        task = folded(event, task=task)
     assert task == folded(*log, task=TASK)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from a2a_sync import jsontext
 from a2a_sync.client.deadlines import NEVER, Deadline
@@ -35,7 +35,6 @@ from a2a_sync.errors import (
 )
 from a2a_sync.lifecycle import Fold, ends_run
 from a2a_sync.operations import EventStream, StreamItem
-from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -45,8 +44,6 @@ from a2a_sync.types import (
     TaskState,
     TaskStatusUpdateEvent,
 )
-
-logger: Final = get_logger(__name__)
 
 #: Seconds that a server may take to end a stream after its last event (it must end it, spec 3.1.2). Waiting for the end
 #: keeps the connection usable for the next call.

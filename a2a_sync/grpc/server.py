@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import grpc
 
@@ -19,11 +19,8 @@ from a2a_sync.grpc.streams import Sender
 from a2a_sync.grpc.threads import CallThreads
 from a2a_sync.multiagent.host import AgentHost
 from a2a_sync.server.service import AgentService
-from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.app import A2AApp
 from a2a_sync.wsgi.pages import host_name, is_loopback
-
-logger: Final = get_logger(__name__)
 
 #: Bytes of a message besides the content that `Limits` counts.
 _OVERHEAD = 64 * 1024
