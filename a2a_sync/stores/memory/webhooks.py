@@ -58,12 +58,8 @@ class MemoryWebhooks:
         """See `Webhooks.claim`."""
         with self._lock:
             record = self._record_of(webhook)
-            known = (
-                next((one for one in current_webhooks(record) if one.id == webhook.id), None)
-                if record is not None
-                else None
-            )
-            if record is None or known is None or not known.behind or known.holder not in ("", holder):
+            known = record and next((one for one in current_webhooks(record) if one.id == webhook.id), None)
+            if not (record and known and known.behind and known.holder in ("", holder)):
                 return None
             held = replace(known, holder=holder)
             _swap(record, held)
