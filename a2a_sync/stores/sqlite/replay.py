@@ -28,9 +28,10 @@ class SQLiteReplayCache:
     """A `ReplayCache` in the SQLite file at `path`, for all receiver processes of one machine that open it.
 
     The file is created on first use; it may be that of an `SQLiteStore`. At most `size` keys are stored. `busy_timeout` is
-    how long, in seconds, a write waits for other processes. Keys expire by the system clock, as signatures do. Each call
-    is one write transaction. No keys are lost when a process is killed; the newest may be lost on power failure. Safe to
-    use from any thread, in any number of processes, and before and after a fork.
+    how long, in seconds, a write waits for other processes. Keys expire by the system clock, as signatures do: where it
+    jumps ahead and back, keys of signatures that are still valid may be lost. Each call is one write transaction. No keys
+    are lost when a process is killed; the newest may be lost on power failure. Safe to use from any thread, in any number
+    of processes, and before and after a fork.
 
     Raises:
         ValueError: `path` does not name a file, or another argument is out of range.
