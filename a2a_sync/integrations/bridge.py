@@ -763,23 +763,26 @@ class _Pending:
 
     def _give(self, question: Question, value: JSON) -> bool:
         if question.kind == "approval":
-            value = _decision(value, self.decision)
+            value = _decision(value, self.decision, question.tool)
         if value is None:
             return False
         self.answers[question.id] = value
         return True
 
 
-def _decision(value: JSON, member: str) -> JSON:
+def _decision(value: JSON, member: str, tool: str) -> JSON:
     """The answer to an approval, which is True or False, or an object with `member`; None for anything else.
 
-    An adapter would take any other value, such as ``{"approved": false}``, for an agreement, because it is not empty.
+    An adapter would take any other value, such as ``{"approved": false}``, for an agreement, because it is not empty. A call may
+    be edited, where the framework allows it, but not be replaced by one of another tool.
     """
     match value:
         case bool():
             return value
         case str():
             return yes_or_no(value)
+        case {"edited_action": edited} if not isinstance(edited, Mapping) or edited.get("name") != tool:
+            return None
         case Mapping() if member and isinstance(value.get(member), str | bool):
             return value
         case {"type": "approve" | "reject" as kind}:

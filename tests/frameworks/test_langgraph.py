@@ -16,7 +16,7 @@ from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from a2a_sync import A2AApp, Client, TaskState
+from a2a_sync import A2AApp, Client, DataPart, TaskState
 from a2a_sync.integrations.langgraph import LangGraphBridge
 from a2a_sync.types import TaskStatusUpdateEvent
 from tests.frameworks.brain import TIMEOUT, Tools
@@ -129,3 +129,17 @@ def test_too_many_steps_are_public(serve: Any) -> None:
     graph.add_edge("again", "again")
     task = serve(graph.compile()).send("go").task
     assert (task.state, task.text) == (S.FAILED, "the agent took too many steps")
+
+
+@pytest.mark.parametrize(("tool", "state", "bought"), [("buy", "completed", ["ship"]), ("add", "input-required", [])])
+def test_an_approval_may_edit_the_call_but_not_name_another_tool(tool: str, state: str, bought: list[str]) -> None:
+    from tests.frameworks.kit_langgraph import Kit
+
+    tools = Tools()
+    with A2AApp(Kit(tools).make()) as app, Client(app) as client:
+        task = client.send("buy", timeout=TIMEOUT).task
+        (id_,) = (part.data["id"] for part in task.status.message.parts if isinstance(part, DataPart))
+        args = {"what": "ship"} if tool == "buy" else {"a": 1, "b": 2}
+        decision = {"type": "edit", "edited_action": {"name": tool, "args": args}}
+        task = client.send(DataPart({id_: decision}), task_id=task.id, timeout=TIMEOUT).task
+        assert (task.state.value, tools.bought, bool(tools.loops)) == (state, bought, False)
