@@ -194,8 +194,6 @@ class _Connections:
             self.worker.log.debug("a connection was closed before its client had read the response: %s", error)
         finally:
             _idle.pop(greenlet, None)
-            # The connection may refer to the greenlet, which would keep both.
-            del self._current[greenlet]
             if connection.stream is not None:
                 self._paused[connection] = connection.stream
                 connection.stream.resume_at_event(

@@ -32,12 +32,6 @@ def greenlets() -> int:
     return sum(1 for thing in gc.get_objects() if isinstance(thing, kind) and bool(thing))
 
 
-def kept_connections() -> int:
-    """How many connections of the worker for gevent are in memory, and could not be collected."""
-    gc.collect()
-    return sum(1 for thing in gc.get_objects() if type(thing).__qualname__ == "_Connection")
-
-
 class Worker(Agent):
     name = "worker"
     description = "Reports its process"
@@ -54,9 +48,6 @@ class Worker(Agent):
             "streams": app.open_streams,
             "greenlets": greenlets(),
         }
-
-    def do_kept(self, argument: str, context: RequestContext) -> dict[str, Any]:
-        return {"connections": kept_connections()}
 
     def do_ask(self, argument: str, context: RequestContext) -> InputRequired:
         return InputRequired("And then?")

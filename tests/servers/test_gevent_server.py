@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from a2a_sync import Client, DataPart, Task, TaskState
+from a2a_sync import Client, Task, TaskState
 from tests.engine import Background, eventually
 from tests.live import LiveServer, gunicorn_gevent
 from tests.servers.test_gunicorn import begin, worker_info, worker_infos
@@ -114,29 +114,6 @@ def test_streams_without_events_hold_no_greenlet_and_their_connections_are_used_
         for connection in connections:
             connection.sendall(b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n")
         read_until(connections, b"Connection: close")
-
-
-def test_nothing_of_a_paused_stream_is_kept_after_its_connection(server: LiveServer) -> None:
-    def kept() -> int:
-        with Client(server.url) as client:
-            task = client.send("kept")
-            assert isinstance(task, Task)
-            (part,) = task.artifacts[0].parts
-            assert isinstance(part, DataPart)
-            assert isinstance(part.data, dict)
-            return int(part.data["connections"])
-
-    with Client(server.url) as client:
-        asked = client.send("ask")
-        assert isinstance(asked, Task)
-        before = worker_info(server)["greenlets"]
-        connections = [subscribe(server, asked.id) for _ in range(20)]
-        read_until(connections, b"data: ")
-        eventually(lambda: worker_info(server)["greenlets"] <= before, "the pause of the streams")
-        assert kept() > 20
-        for connection in connections:
-            connection.close()
-        eventually(lambda: kept() < 5, "the end of the connections")
 
 
 def test_a_request_behind_that_of_a_stream_is_answered_after_it(server: LiveServer) -> None:
