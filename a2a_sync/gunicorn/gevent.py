@@ -28,7 +28,7 @@ from gevent import Greenlet, GreenletExit, get_hub, getcurrent, sleep  # noqa: E
 from gevent.pool import Pool, PoolFull  # noqa: E402
 from gevent.server import StreamServer  # noqa: E402
 from gunicorn.http import wsgi  # noqa: E402
-from gunicorn.http.body import ChunkedReader, LengthReader  # noqa: E402
+from gunicorn.http.body import ChunkedReader  # noqa: E402
 from gunicorn.http.errors import InvalidChunkSize  # noqa: E402
 from gunicorn.workers import ggevent  # noqa: E402
 
@@ -132,12 +132,9 @@ class _Connection:
     def may_pause(self, request: Any) -> bool:
         """Prepare the next greenlet.
 
-        False when the worker stops, if there is no place for the greenlet, or if the next request is in a buffer already. The next
-        greenlet has a parser of its own: it would take the rest of a body for a request, and a line of the PROXY protocol from
-        the client itself.
+        False when the worker stops, if there is no place for the greenlet, or if the next request is in a buffer already.
         """
-        worker = self._connections.worker
-        if not worker.alive or worker.cfg.proxy_protocol != "off" or not _is_read(request.body.reader):
+        if not self._connections.worker.alive:
             return False
         if data := request.unreader.take_buffered():
             request.unreader.unread(data)
@@ -249,11 +246,6 @@ class _Connections:
                     with contextlib.suppress(OSError):
                         # The greenlet reads end of file and ends.
                         idle.shutdown(socket.SHUT_RD)
-
-
-def _is_read(body: Any) -> bool:
-    """Whether the body of a request was read to its end."""
-    return bool(body.length == 0 if isinstance(body, LengthReader) else body.parser is None)
 
 
 def _after_handshake(worker: Any, handle: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import selectors
@@ -125,33 +124,6 @@ def test_a_request_behind_that_of_a_stream_is_answered_after_it(server: LiveServ
             read_until([connection], b"data: ")
             client.cancel_task(asked.id)
             read_until([connection], b'"status":"ok"')
-
-
-def test_the_body_of_a_request_for_a_stream_is_not_taken_for_a_request(server: LiveServer) -> None:
-    message = {"messageId": "hidden", "role": "ROLE_USER", "parts": [{"text": "ask"}]}
-    call = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}).encode()
-    head = f"POST / HTTP/1.1\r\nHost: agent\r\nA2A-Version: 1.0\r\nContent-Length: {len(call)}\r\n"
-    hidden = head.encode() + b"Content-Type: application/json\r\n\r\n" + call
-    with Client(server.url) as client, ExitStack() as stack:
-        asked = client.send("ask")
-        assert isinstance(asked, Task)
-        head = f"GET /tasks/{asked.id}:subscribe HTTP/1.1\r\nHost: agent\r\nA2A-Version: 1.0\r\n"
-        bodies = [hidden, hidden + bytes(70_000)]
-        connections = [stack.enter_context(closing(socket.create_connection(server.address, 60))) for _ in bodies]
-        for connection, body in zip(connections, bodies, strict=True):
-            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
-        read_until(connections, b"data: ")
-        time.sleep(0.3)  # the streams would pause
-        client.cancel_task(asked.id)
-        read_until(connections, b"0\r\n\r\n")
-        for connection, body in zip(connections, bodies, strict=True):
-            connection.settimeout(60)
-            connection.sendall(body)
-            # Until the server has read all of it and refuses the rest.
-            with contextlib.suppress(OSError):
-                while True:
-                    connection.sendall(b"no request\r\n\r\n")
-        assert [task.id for task in client.list_tasks().tasks] == [asked.id]
 
 
 def test_a_thousand_streams_in_one_process_end_and_use_little_memory(
