@@ -265,8 +265,8 @@ FEATURES = (
         {
             "gunicorn.requests": "*",
             "gunicorn.worker": (
-                "BufferedThreadWorker._serve BufferedThreadWorker.get_thread_pool"
-                " BufferedThreadWorker.notify _Outcome _Threads"
+                "BufferedThreadWorker._count BufferedThreadWorker._serve BufferedThreadWorker.get_thread_pool"
+                " BufferedThreadWorker._exchange BufferedThreadWorker.notify _Outcome _Threads"
             ),
             "engine.chunks": "*",
             "engine.run": "Run._queue Run.flush Run._flush_in_background Run._raise_flush_error",
@@ -296,12 +296,11 @@ FEATURES = (
         },
     ),
     Feature(
-        "event streams that keep no thread or greenlet of gunicorn while they have no event",
-        "b7b7830, and the commit after 868eb11 for greenlets",
+        "event streams that keep no thread of gunicorn while they have no event",
+        "b7b7830",
         {
-            "gunicorn.gevent": ("_Connection _Connections._proceed _Connections._resume _Listener"),
             "gunicorn.worker": (
-                "_Paused _Connection.may_pause BufferedThreadWorker.handle_request BufferedThreadWorker._resume"
+                "_Paused BufferedThreadWorker.handle_request BufferedThreadWorker._resume"
                 " BufferedThreadWorker.wait_for_and_dispatch_events"
             ),
             "wsgi.streaming": (

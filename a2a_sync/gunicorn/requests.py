@@ -9,21 +9,15 @@ from __future__ import annotations
 import io
 import re
 import time
-from collections.abc import Generator
-from datetime import datetime
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from gunicorn import util
 from gunicorn.config import PreRequest
 from gunicorn.http import wsgi
 from gunicorn.http.body import LengthReader
 from gunicorn.http.message import Request
 from gunicorn.http.parser import RequestParser
 from gunicorn.util import http_date
-
-from a2a_sync.wsgi.connection import LimitedBody
-from a2a_sync.wsgi.streaming import EventStreamBody
 
 #: The most heads that a worker keeps, and the most bytes of each.
 _MAX_HEADS = 256
@@ -177,78 +171,8 @@ class Parser(RequestParser):  # type: ignore[misc]
         return response, environ
 
 
-class Responder(Protocol):
-    """The connection of a request, for `respond`."""
-
-    def create(self, request: Any) -> tuple[Any, dict[str, Any]]:
-        """The response and the environ."""
-
-    def must_close(self) -> bool:
-        """The connection cannot be kept after the response."""
-
-    def may_pause(self, request: Any) -> bool:
-        """The stream of the response can be continued later; else it waits for its events now."""
-
-
-def respond(worker: Any, request: Any, connection: Responder) -> Generator[EventStreamBody, None, bool]:
-    """Respond to a request as gunicorn's `worker` does; yields the stream of the response whenever it pauses.
-
-    Returns whether the connection can be kept. Raises what the app raises before the response begins, and the `OSError` of the
-    connection.
-    """
-    environ: dict[str, Any] = {}
-    response = None
-    try:
-        worker.cfg.pre_request(worker, request)
-        started = datetime.now()
-        response, environ = connection.create(request)
-        environ["wsgi.multithread"] = True
-        worker.nr += 1
-        if worker.nr >= worker.max_requests:
-            if worker.alive:
-                worker.log.info("Autorestarting worker after current request.")
-            worker.alive = False
-        if not worker.alive or not worker.cfg.keepalive or connection.must_close():
-            response.force_close()
-        body = worker.wsgi(environ, response.start_response)
-        try:
-            if isinstance(body, environ["wsgi.file_wrapper"]):
-                response.write_file(body)
-            else:
-                inner = body.body if isinstance(body, LimitedBody) else body
-                if (stream := inner if isinstance(inner, EventStreamBody) else None) is not None:
-                    stream.allow_pauses()
-                for data in body:
-                    if data or stream is None:
-                        response.write(data)
-                    elif connection.may_pause(request):
-                        yield stream
-                    else:
-                        stream.forbid_pauses()
-            response.close()
-        finally:
-            worker.log.access(response, request, environ, datetime.now() - started)
-            if hasattr(body, "close"):
-                body.close()
-        return not response.should_close()
-    except OSError:
-        raise
-    except (Exception, SystemExit):
-        if response is None or not response.headers_sent:
-            raise
-        # An error page would become a part of the response that has begun.
-        worker.log.exception("Error handling request")
-        util.close_graceful(response.sock)
-        return False
-    finally:
-        try:
-            worker.cfg.post_request(worker, request, environ, response)
-        except Exception:
-            worker.log.exception("Exception in post_request hook")
-
-
 class Response(wsgi.Response):  # type: ignore[misc]
-    """A response; its head is sent together with the first bytes of its body."""
+    """The response to a request of a buffered connection."""
 
     headers_sent: bool
     response_length: int | None

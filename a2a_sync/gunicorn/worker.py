@@ -20,15 +20,17 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
+from gunicorn import util
 from gunicorn.http2 import negotiation
 from gunicorn.sock import ssl_context
 from gunicorn.workers import gthread
 
 from a2a_sync.gunicorn.buffers import STEP, ClientSocket, IncomingRequest, TLSClientSocket, is_whole
-from a2a_sync.gunicorn.requests import Heads, Parser, Response, respond
+from a2a_sync.gunicorn.requests import Heads, Parser, Response
 from a2a_sync.limits import Limits
 from a2a_sync.wsgi.process import Site, served
 from a2a_sync.wsgi.streaming import EventStreamBody
@@ -139,16 +141,6 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
         self.sock.unread(bytes(incoming.data[first:]))
         self.sock.received = incoming.whole
 
-    def create(self, request: Any) -> tuple[Response, dict[str, Any]]:
-        created: tuple[Response, dict[str, Any]] = self.parser.create(request)
-        return created
-
-    def must_close(self) -> bool:
-        return bool(len(self._worker.keepalived_conns) >= self._worker.max_keepalived)
-
-    def may_pause(self, request: Any) -> bool:
-        return self._worker.pausing
-
     def close(self, graceful: bool = False) -> None:
         if graceful and isinstance(self.sock, ClientSocket):
             self._worker.linger(self.sock)
@@ -218,8 +210,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     nr_conns: int
     alive: bool
     _next_beat = 0.0
-    #: Streams without events may pause; not while the worker stops.
-    pausing = True
+    _pausing = True
     _tls: ssl.SSLContext | None = None
     _tls_until = 0.0
 
@@ -252,7 +243,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             raise
         finally:
             # The app is closed next, and nothing continues paused streams: they wait for their end on threads.
-            self.pausing = False
+            self._pausing = False
             for conn in list(self._paused):
                 self._resume(conn)
 
@@ -371,13 +362,71 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         """As in gunicorn; the response of a buffered connection may be paused, and is continued by the next call."""
         if not conn.buffered:
             return bool(super().handle_request(req, conn))
-        exchange = respond(self, req, conn) if conn.paused is None else conn.paused.exchange
+        exchange = self._exchange(req, conn) if conn.paused is None else conn.paused.exchange
         conn.paused = None
         try:
             conn.paused = _Paused(next(exchange), exchange)
         except StopIteration as end:
             return bool(end.value)
         return False
+
+    def _exchange(self, req: Any, conn: _Connection) -> Generator[EventStreamBody, None, bool]:
+        """Respond to a request as gunicorn does, with the response of `Parser.create`; yields the body whenever it pauses.
+
+        Returns whether the connection can be kept.
+        """
+        environ: dict[str, Any] = {}
+        response = None
+        try:
+            self.cfg.pre_request(self, req)
+            started = datetime.now()
+            response, environ = conn.parser.create(req)
+            environ["wsgi.multithread"] = True
+            self._count(response)
+            body = self.wsgi(environ, response.start_response)
+            try:
+                if isinstance(body, environ["wsgi.file_wrapper"]):
+                    response.write_file(body)
+                else:
+                    if pauses := isinstance(body, EventStreamBody):
+                        body.allow_pauses()
+                    for data in body:
+                        if data or not pauses:
+                            response.write(data)
+                        elif self._pausing:
+                            yield body
+                        else:
+                            body.forbid_pauses()
+                response.close()
+            finally:
+                self.log.access(response, req, environ, datetime.now() - started)
+                if hasattr(body, "close"):
+                    body.close()
+            return not response.should_close()
+        except OSError:
+            raise
+        except (Exception, SystemExit):
+            if response is None or not response.headers_sent:
+                raise
+            # An error page would become a part of the response that has begun.
+            self.log.exception("Error handling request")
+            util.close_graceful(conn.sock)
+            return False
+        finally:
+            try:
+                self.cfg.post_request(self, req, environ, response)
+            except Exception:
+                self.log.exception("Exception in post_request hook")
+
+    def _count(self, response: Response) -> None:
+        """Count a request, and let its response close the connection where it must not be used again."""
+        self.nr += 1
+        if self.nr >= self.max_requests:
+            if self.alive:
+                self.log.info("Autorestarting worker after current request.")
+            self.alive = False
+        if not self.alive or not self.cfg.keepalive or len(self.keepalived_conns) >= self.max_keepalived:
+            response.force_close()
 
     def _receive(self, conn: _Connection, _: Any) -> None:
         """Read the bytes that have arrived, at most about `STEP`. Also called by the poller."""

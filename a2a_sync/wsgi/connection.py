@@ -272,7 +272,7 @@ class LimitedBody:
     whose writes wait (`Connection.waits_for_writes`).
     """
 
-    __slots__ = ("_connection", "_environ", "_on_read", "_seconds", "_written_at", "body")
+    __slots__ = ("_body", "_connection", "_environ", "_on_read", "_seconds", "_written_at")
 
     def __init__(
         self,
@@ -283,7 +283,7 @@ class LimitedBody:
         on_read: Callable[[], None] | None,
     ) -> None:
         self._environ = environ
-        self.body = body
+        self._body = body
         self._connection = connection
         self._seconds = seconds
         self._on_read = on_read
@@ -291,11 +291,7 @@ class LimitedBody:
 
     def __iter__(self) -> Iterator[bytes]:
         self._connection.limit(self._seconds)
-        for data in self.body:
-            if not data:
-                # A stream pauses: see `EventStreamBody`.
-                yield data
-                continue
+        for data in self._body:
             if len(data) > _PIECE:
                 unsent_responses.add(self._connection, len(data))
             for start in range(0, len(data), _PIECE):
@@ -316,7 +312,7 @@ class LimitedBody:
         """Called by the server when the response was written, or could not be."""
         self._was_read()
         try:
-            close = getattr(self.body, "close", None)
+            close = getattr(self._body, "close", None)
             if close is not None:
                 close()
         finally:

@@ -7,9 +7,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -22,14 +20,6 @@ from a2a_sync import A2AApp, Agent, InputRequired, Limits, Message, RequestConte
 
 #: The process that imported this module.
 LOADED_IN = os.getpid()
-
-
-def greenlets() -> int:
-    """How many greenlets of this process have begun and not ended; 0 without gevent."""
-    if "greenlet" not in sys.modules:
-        return 0
-    kind = sys.modules["greenlet"].greenlet
-    return sum(1 for thing in gc.get_objects() if isinstance(thing, kind) and bool(thing))
 
 
 class Worker(Agent):
@@ -46,7 +36,6 @@ class Worker(Agent):
             "loaded_in": LOADED_IN,
             "cores": sorted(os.sched_getaffinity(0)),
             "streams": app.open_streams,
-            "greenlets": greenlets(),
         }
 
     def do_ask(self, argument: str, context: RequestContext) -> InputRequired:

@@ -34,12 +34,12 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
         yield server
 
 
-def subscribe(server: LiveServer, task_id: str, following: bytes = b"") -> socket.socket:
-    """Open a raw connection and subscribe to a task; `following` is sent together with the request."""
+def subscribe(server: LiveServer, task_id: str) -> socket.socket:
+    """Open a raw connection and subscribe to a task."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}).encode()
     head = f"POST / HTTP/1.1\r\nHost: agent\r\nA2A-Version: 1.0\r\nContent-Length: {len(body)}\r\n"
     connection = socket.create_connection(server.address, timeout=60)
-    connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body + following)
+    connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
     return connection
 
 
@@ -93,37 +93,6 @@ def test_disconnected_streams_release_their_greenlets(server: LiveServer) -> Non
         eventually(lambda: worker_info(server)["streams"] == 1, "the end of the streams")
         assert watch.within(2.0)
         client.cancel_task(task_id)
-
-
-def test_streams_without_events_hold_no_greenlet_and_their_connections_are_used_again(server: LiveServer) -> None:
-    with Client(server.url) as client, ExitStack() as stack:
-        asked = client.send("ask")
-        assert isinstance(asked, Task)
-        before = worker_info(server)["greenlets"]
-        connections = [stack.enter_context(closing(subscribe(server, asked.id))) for _ in range(20)]
-        read_until(connections, b"data: ")
-        eventually(lambda: worker_info(server)["greenlets"] <= before, "the pause of the streams")
-        assert worker_info(server)["streams"] == 20 + 1  # one is the status call itself
-        client.cancel_task(asked.id)
-        # With the last chunk of the body: the stream was ended, not aborted.
-        read_until(connections, b"0\r\n\r\n")
-        for connection in connections:
-            connection.sendall(b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: agent\r\n\r\n")
-        read_until(connections, b"HTTP/1.1 200 OK")
-        for connection in connections:
-            connection.sendall(b"GET /.well-known/agent-card.json HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n")
-        read_until(connections, b"Connection: close")
-
-
-def test_a_request_behind_that_of_a_stream_is_answered_after_it(server: LiveServer) -> None:
-    with Client(server.url) as client:
-        asked = client.send("ask")
-        assert isinstance(asked, Task)
-        following = b"GET /readyz HTTP/1.1\r\nHost: agent\r\n\r\n"
-        with closing(subscribe(server, asked.id, following)) as connection:
-            read_until([connection], b"data: ")
-            client.cancel_task(asked.id)
-            read_until([connection], b'"status":"ok"')
 
 
 def test_a_thousand_streams_in_one_process_end_and_use_little_memory(
