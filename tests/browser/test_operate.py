@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -215,6 +216,17 @@ def test_rates_are_plots_of_the_last_minutes(visit: Window, story: str) -> None:
     window.check()
 
 
+@contextmanager
+def pushing(agent: str, task: str, url: str) -> Iterator[None]:
+    """A webhook of a task; it is removed at the end, whatever it has not received."""
+    with Client(agent) as client:
+        config = client.create_push_config(task, url)
+        try:
+            yield
+        finally:
+            client.delete_push_config(task, config.id)
+
+
 def test_a_failed_delivery_shows_its_state_last_error_and_next_try_until_it_succeeds(
     visit: Window, patient: str
 ) -> None:
@@ -225,37 +237,36 @@ def test_a_failed_delivery_shows_its_state_last_error_and_next_try_until_it_succ
         window.send("ask")
         window.wait_state("input-required")
         task = window.page.url
-        with Client(patient) as client:
-            client.create_push_config(task_id(window), receiver.url)
+        with pushing(patient, task_id(window), receiver.url):
 
-        def facts() -> dict[str, str]:
-            window.page.goto(task)
-            names, values = (window.page.locator(f"#webhooks + dl {one}").all_inner_texts() for one in ("dt", "dd"))
-            return dict(zip(names, values, strict=True))
+            def facts() -> dict[str, str]:
+                window.page.goto(task)
+                names, values = (window.page.locator(f"#webhooks + dl {one}").all_inner_texts() for one in ("dt", "dd"))
+                return dict(zip(names, values, strict=True))
 
-        for tries, error in enumerate(("500", "502"), 1):
-            receiver.await_count(tries, tried=True)
-            state = "1 failed try" if tries == 1 else "2 failed tries"
-            wait_until(window, lambda state=state: facts()["State"] == state)
-            shown = facts()
-            assert shown["State"] == state
-            assert shown["URL"] == receiver.url
-            assert shown["Delivered"].startswith("up to entry 0 of ")
-            assert re.fullmatch(rf"HTTP {error}.*, \d s ago", shown["Last error"])
-            assert re.fullmatch(r"in \d s", shown["Next try"])
-            if tries == 1:
-                window.check_access()
-                window.shoot("retry-desktop")
-                window.go("/console/operate")
-                assert tile(window, "Entries to deliver")[0] > "0"
-                assert tile(window, "Entries to deliver")[1] == "to 1 webhook; 0 have stopped"
-                row = window.page.locator("#deliveries tbody td").all_inner_texts()
-                assert row[1] == "1 failed try"
-                assert f"HTTP {error}" in row[2]
-                assert re.fullmatch(r"in \d s", row[4])
-        receiver.await_count(1)
-        wait_until(window, lambda: facts()["State"] == "up to date")
-        assert "Next try" not in facts()
-        window.go("/console/operate")
-        assert tile(window, "Entries to deliver") == ("0", "to 0 webhooks; 0 have stopped")
-        window.check()
+            for tries, error in enumerate(("500", "502"), 1):
+                receiver.await_count(tries, tried=True)
+                state = "1 failed try" if tries == 1 else "2 failed tries"
+                wait_until(window, lambda state=state: facts()["State"] == state)
+                shown = facts()
+                assert shown["State"] == state
+                assert shown["URL"] == receiver.url
+                assert shown["Delivered"].startswith("up to entry 0 of ")
+                assert re.fullmatch(rf"HTTP {error}.*, \d s ago", shown["Last error"])
+                assert re.fullmatch(r"in \d s", shown["Next try"])
+                if tries == 1:
+                    window.check_access()
+                    window.shoot("retry-desktop")
+                    window.go("/console/operate")
+                    assert tile(window, "Entries to deliver")[0] > "0"
+                    assert tile(window, "Entries to deliver")[1] == "to 1 webhook; 0 have stopped"
+                    row = window.page.locator("#deliveries tbody td").all_inner_texts()
+                    assert row[1] == "1 failed try"
+                    assert f"HTTP {error}" in row[2]
+                    assert re.fullmatch(r"in \d s", row[4])
+            receiver.await_count(1)
+            wait_until(window, lambda: facts()["State"] == "up to date")
+            assert "Next try" not in facts()
+            window.go("/console/operate")
+            assert tile(window, "Entries to deliver") == ("0", "to 0 webhooks; 0 have stopped")
+            window.check()
