@@ -149,7 +149,7 @@ def test_large_messages_and_answers_are_complete(secured: Secured) -> None:
     assert secured.post("x" * 11_000_000).status_code == 413
 
 
-def test_a_stream_pauses_without_events_and_its_connection_is_used_again(secured: Secured) -> None:
+def test_a_stream_continues_after_silence_and_its_connection_is_used_again(secured: Secured) -> None:
     asked = secured.send("ask")["id"]
     subscription, cancel, question = (
         rpc("SubscribeToTask", {"id": asked}),
@@ -160,7 +160,7 @@ def test_a_stream_pauses_without_events_and_its_connection_is_used_again(secured
         client.sendall(head(len(subscription)) + subscription)
         stream = HTTPResponse(client)
         stream.begin()
-        # A stream that sends heartbeats has had no event for longer than it waits on its thread or greenlet.
+        # A stream that sends heartbeats has had no event for longer than it waits on its thread.
         heartbeats = (line for line in stream if line.startswith(b": heartbeat"))
         assert [next(heartbeats), next(heartbeats)]
         with secured.session(secured.certificate) as session:
