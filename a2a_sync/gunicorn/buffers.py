@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import resource
 import socket
 import ssl
 import threading
@@ -164,6 +165,12 @@ class IncomingRequest:
                 self.end()
         if len(self.data) - self.head_end > self._max_body + _CHUNK_OVERHEAD:
             self.end()
+
+
+def connection_limit(configured: int) -> int:
+    """The most connections of a worker: a quarter of the files that the process may open is left for the application."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return configured if files == resource.RLIM_INFINITY else min(configured, max(1, files * 3 // 4))
 
 
 def is_whole(data: bytes) -> bool:

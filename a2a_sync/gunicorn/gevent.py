@@ -43,7 +43,7 @@ from a2a_sync.gunicorn import (  # noqa: E402
     worker_connections,
     worker_exit,
 )
-from a2a_sync.gunicorn.buffers import CHUNK_BYTES, MAX_SMALL_CHUNKS  # noqa: E402
+from a2a_sync.gunicorn.buffers import CHUNK_BYTES, MAX_SMALL_CHUNKS, connection_limit  # noqa: E402
 from a2a_sync.wsgi.connection import is_closed  # noqa: E402
 
 __all__ = [
@@ -79,6 +79,7 @@ def post_worker_init(worker: Any) -> None:
     Gunicorn alone would wait for idle connections until its timeout.
     """
     _for_threads.post_worker_init(worker)
+    worker.worker_connections = connection_limit(worker.worker_connections)
     if worker.cfg.is_ssl:
         # The server of gevent would wait for each handshake without a limit, before `handle`.
         ggevent.StreamServer = partial(StreamServer, do_handshake_on_connect=False)

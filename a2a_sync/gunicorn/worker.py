@@ -12,7 +12,6 @@ import errno
 import io
 import os
 import queue
-import resource
 import selectors
 import socket
 import ssl
@@ -29,7 +28,7 @@ from gunicorn.http2 import negotiation
 from gunicorn.sock import ssl_context
 from gunicorn.workers import gthread
 
-from a2a_sync.gunicorn.buffers import STEP, ClientSocket, IncomingRequest, TLSClientSocket, is_whole
+from a2a_sync.gunicorn.buffers import STEP, ClientSocket, IncomingRequest, TLSClientSocket, connection_limit, is_whole
 from a2a_sync.gunicorn.requests import Heads, Parser, Response
 from a2a_sync.limits import Limits
 from a2a_sync.wsgi.process import Site, served
@@ -226,10 +225,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self._next_sweep = 0.0
         self.heads: Heads = Heads(self.cfg)
         self._sites: weakref.WeakSet[Site] = weakref.WeakSet()
-        # A quarter of the files that the process may open is left for the application.
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if files != resource.RLIM_INFINITY:
-            self.worker_connections: int = min(self.cfg.worker_connections, max(1, files * 3 // 4))
+        self.worker_connections: int = connection_limit(self.cfg.worker_connections)
         super().init_process()
 
     def run(self) -> None:

@@ -197,12 +197,13 @@ def test_a_flood_of_idle_connections_does_not_block_other_clients(kind: str, use
         assert pid_of_worker(server) == worker
 
 
-def test_a_worker_out_of_file_descriptors_continues() -> None:
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_worker_out_of_file_descriptors_continues(kind: str) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with ExitStack() as stack:
         resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
         try:
-            server = stack.enter_context(gunicorn(APP, *SETTINGS, threads=4))
+            server = stack.enter_context(SERVERS[kind](APP, *(SETTINGS if kind == "threads" else ())))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         worker = pid_of_worker(server)
