@@ -20,7 +20,7 @@ from typing import Any
 from a2a_sync.wsgi.connection import RESET
 
 #: The largest head of a request, in bytes; a larger one is refused with HTTP 431.
-_MAX_HEAD_BYTES = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 #: The most bytes of framing (chunk sizes, line breaks) in a chunked body, in addition to its content.
 _CHUNK_OVERHEAD = 64 * 1024
 #: The longest chunk-size line, in bytes.
@@ -82,7 +82,7 @@ class IncomingRequest:
                 self.data, searched = self.data.lstrip(b"\r\n"), 0
             at = self.data.find(b"\r\n\r\n", searched)
             if at < 0:
-                self.head_too_large = self.complete = len(self.data) > _MAX_HEAD_BYTES
+                self.head_too_large = self.complete = len(self.data) > MAX_HEAD_BYTES
                 return
             self._read_head(at + 4)
         if not self.complete:

@@ -28,6 +28,8 @@ from gevent import getcurrent, sleep  # noqa: E402
 from gevent.server import StreamServer  # noqa: E402
 from gunicorn.http.body import ChunkedReader  # noqa: E402
 from gunicorn.http.errors import InvalidChunkSize  # noqa: E402
+from gunicorn.http.message import Request  # noqa: E402
+from gunicorn.http.parser import RequestParser  # noqa: E402
 from gunicorn.workers import ggevent  # noqa: E402
 
 import a2a_sync.gunicorn as _for_threads  # noqa: E402
@@ -43,7 +45,7 @@ from a2a_sync.gunicorn import (  # noqa: E402
     worker_connections,
     worker_exit,
 )
-from a2a_sync.gunicorn.buffers import CHUNK_BYTES, MAX_SMALL_CHUNKS, connection_limit  # noqa: E402
+from a2a_sync.gunicorn.buffers import CHUNK_BYTES, MAX_HEAD_BYTES, MAX_SMALL_CHUNKS, connection_limit  # noqa: E402
 from a2a_sync.wsgi.connection import is_closed  # noqa: E402
 
 __all__ = [
@@ -80,6 +82,7 @@ def post_worker_init(worker: Any) -> None:
     """
     _for_threads.post_worker_init(worker)
     worker.worker_connections = connection_limit(worker.worker_connections)
+    RequestParser.mesg_class = _Request
     if worker.cfg.is_ssl:
         # The server of gevent would wait for each handshake without a limit, before `handle`.
         ggevent.StreamServer = partial(StreamServer, do_handshake_on_connect=False)
@@ -87,6 +90,16 @@ def post_worker_init(worker: Any) -> None:
     worker.handle = _track_idle(worker, worker.handle)
     worker.handle_request = _ignore_cut_off(worker, worker.handle_request)
     threading.Thread(target=_end_idle_connections, args=(worker,), name="a2a-idle", daemon=True).start()
+
+
+class _Request(Request):  # type: ignore[misc]
+    """A request whose head is limited as in the threaded worker: gunicorn would hold 800 KB of each that is incomplete."""
+
+    max_buffer_headers: int
+
+    def parse(self, unreader: Any) -> Any:
+        self.max_buffer_headers = min(self.max_buffer_headers, MAX_HEAD_BYTES)
+        return super().parse(unreader)
 
 
 def _track_idle(worker: Any, handle: Any) -> Any:

@@ -213,6 +213,17 @@ def test_a_worker_out_of_file_descriptors_continues(kind: str) -> None:
         assert pid_of_worker(server) == worker, server.log
 
 
+@pytest.mark.parametrize("kind", SERVERS)
+def test_long_heads_are_refused_before_they_are_complete(kind: str) -> None:
+    lines = b"".join(b"X-%d: %b\r\n" % (number, b"a" * 8000) for number in range(20))
+    with (
+        SERVERS[kind](APP, *(SETTINGS if kind == "threads" else ())) as server,
+        socket.create_connection(server.address, timeout=60) as connection,
+    ):
+        send(connection, b"GET / HTTP/1.1\r\nHost: agent\r\n" + lines)
+        assert connection.recv(12) == b"HTTP/1.1 431"
+
+
 CHUNKED = b"POST / HTTP/1.1\r\nHost: agent\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
