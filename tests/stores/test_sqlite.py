@@ -723,16 +723,17 @@ def test_what_is_in_use_when_a_store_closes_is_closed_when_it_is_done(path, make
 
 
 def test_a_new_file_can_be_read_by_its_user_only(tmp_path: Path) -> None:
-    path, known = tmp_path / "tasks.db", tmp_path / "known.db"
+    path, known, link = tmp_path / "tasks.db", tmp_path / "known.db", tmp_path / "link.db"
     known.touch(0o640)
+    link.symlink_to(tmp_path / "target.db")
     before = os.umask(0o022)
     try:
-        for store in (SQLiteStore(path), SQLiteStore(known)):
+        for store in (SQLiteStore(path), SQLiteStore(known), SQLiteStore(link)):
             begin(store)
     finally:
         os.umask(before)
     modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir() if file.is_file()}
-    assert {modes[name] for name in modes if name.startswith("tasks.db")} == {0o600}
+    assert {modes[name] for name in modes if name.startswith(("tasks.db", "target.db"))} == {0o600}
     assert {modes[name] for name in modes if name.startswith("known.db")} == {0o640}
 
 
