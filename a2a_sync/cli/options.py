@@ -199,9 +199,9 @@ def _connection(
     headers: Mapping[str, str] = {}
     # What the user chose for this call outweighs the environment.
     chosen = auth is not None and ctx.get_parameter_source("auth") is ParameterSource.COMMANDLINE
-    at_home = not profile.url or may_share_credentials(profile.url, url)
+    same_origin = not profile.url or may_share_credentials(profile.url, url)
     if profile.auth is not None or profile.headers:
-        if not at_home:
+        if not same_origin:
             raise click.UsageError(
                 f"the credentials of profile {profile.name!r} are for {profile.url}, and are not sent to {url}"
             )
@@ -209,11 +209,11 @@ def _connection(
         if profile.auth is not None and not chosen:
             auth = profile.auth
     # A certificate of another server is checked as usual.
-    authorities = cacert or (profile.cacert if at_home and not insecure else None)
+    authorities = cacert or (profile.cacert if same_origin and not insecure else None)
     if authorities is not None and not os.path.exists(authorities):
         raise click.UsageError(f"there is no file {authorities} with certificates (--cacert)")
     verify: bool | str | None = authorities
-    if not authorities and (insecure or (at_home and profile.insecure)):
+    if not authorities and (insecure or (same_origin and profile.insecure)):
         verify = False
         debug.silence_certificate_warnings()
     return Connection(url, auth, timeout or profile.timeout, verify, headers)

@@ -236,8 +236,7 @@ class Database:
     def _create(self) -> None:
         """Create the file, which contains the credentials of webhooks, for this user only. SQLite copies the mode to its log."""
         with contextlib.suppress(OSError):
-            # The file exists, or SQLite reports why it cannot be created.
-            # SQLite follows links, also one whose target does not exist yet.
+            # The file exists, or SQLite reports why it cannot be created. SQLite follows links, also to a file that does not exist yet.
             os.close(os.open(os.path.realpath(self.path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
     # -- opening ------------------------------------------------------------------------------------------------------
