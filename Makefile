@@ -74,10 +74,10 @@ prose: $(VENV)/.stamp-prose ## Check spelling, reading level and links of the do
 package: $(VENV)/.stamp-package ## Build wheel and source archive; install, use and type-check them in fresh environments
 	$(BIN)/python .ci/package.py
 
-bench: $(VENV)/.stamp-gevent ## Measure speed beside the official SDK and a bare server (SUITES="send stream" for some)
+bench: $(VENV)/.stamp-bench ## Measure speed beside the official SDK and a bare server (SUITES="send stream" for some)
 	$(BIN)/python -m tests.benchmarks $(SUITES)
 
-bench-services: $(VENV)/.stamp-gevent $(VENV)/.stamp-services $(VENV)/.stamp-bench ## Measure PostgreSQL, Celery, idle streams and a million tasks, with private servers
+bench-services: $(VENV)/.stamp-services $(VENV)/.stamp-bench ## Measure PostgreSQL, Celery, idle streams and a million tasks, with private servers
 	@rm -f $(VENV)/services.json
 	$(BIN)/python -m tests.benchmarks services idle_streams many_tasks --json $(VENV)/services.json $(BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.plots $(VENV)/services.json docs/explanation/performance/services.svg
