@@ -23,7 +23,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from a2a_sync import jsontext
 from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_SIGNATURE, NOTIFICATION_TOKEN
 from a2a_sync.codec import DecodeError, by_version
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.errors import A2AError, JSONParseError, StoreError, UnavailableError
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.telemetry.logs import get_logger
@@ -168,8 +168,7 @@ class WebhookReceiver:
         self._validity = max_age if self._signatures is None else self._signatures.validity
         self._replay_cache_size = replay_cache_size
         self._shared_cache = replay_cache
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: what waits is the parent's, as are the locks."""

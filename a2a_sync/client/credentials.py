@@ -27,7 +27,7 @@ from a2a_sync.card import (
     SecurityScheme,
 )
 from a2a_sync.client.deadlines import Deadline
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.errors import JSONParseError, TokenError, TransportError, TransportTimeoutError, UnsafeURLError
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -329,8 +329,7 @@ class ClientCredentials(RefreshingAuth):
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         self._body = urlencode(form).encode()
         self._token: _Token | None = None
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the thread that was fetching does not exist here. The token stays valid."""

@@ -41,7 +41,7 @@ from a2a_sync.client.deadlines import Deadline, Timeout
 from a2a_sync.client.errortext import error_text
 from a2a_sync.client.request import ErrorContext, Frame, OutgoingRequest
 from a2a_sync.concurrency.alarms import Alarm, AlarmClock
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.errors import (
     CardAuthError,
     CertificateRefusedError,
@@ -122,8 +122,7 @@ class HttpTransport:
         self._guard = url_guard
         self.trace: Callable[[Frame], object] | None = trace
         self.max_response_bytes = max_response_bytes
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     @property
     def has_secrets(self) -> bool:

@@ -30,7 +30,7 @@ from a2a_sync.client.retry import READ, READ_ONCE, RESUME, SEND, Policy, Retry, 
 from a2a_sync.client.stream import Resumption, TaskStream
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.concurrency.alarms import AlarmClock
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.errors import AgentError, TransportError, UnsupportedOperationError
 from a2a_sync.operations import (
     GET_TASK,
@@ -78,8 +78,7 @@ class SharedResources:
         self.retry = retry
         self.alarms: AlarmClock = AlarmClock()
         self.closed: threading.Event = threading.Event()
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: streams and pauses belong to the parent."""

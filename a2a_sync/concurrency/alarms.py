@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
@@ -41,8 +41,7 @@ class AlarmClock:
 
     def __init__(self, name: str = "a2a-alarms") -> None:
         self._name = name
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: start without alarms."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from a2a_sync.concurrency import clock
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
@@ -55,8 +55,7 @@ class Periodic:
         self._aging = aging
         self._failure = ""
         self._stopped = False
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the thread is the parent's."""
@@ -133,8 +132,7 @@ class BoundedRead:
         self._read = read
         self._interval = interval
         self._timeout = timeout
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: a read of the parent does not return."""

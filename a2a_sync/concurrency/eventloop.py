@@ -16,7 +16,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.gevent import (
     Outcome,
     native_context,
@@ -165,8 +165,7 @@ class _Readers:
     """The threads of `iterate_on_thread`. They are not those of the running loop, whose few threads others need meanwhile."""
 
     def __init__(self) -> None:
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the threads are those of the parent."""
@@ -189,8 +188,7 @@ class _SharedLoop:
         self._event_loop: EventLoop | None = None
         #: Loops of parent processes. They are kept, because finalizing one would warn that it was not closed.
         self._parent_loops: list[EventLoop] = []
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the thread of the loop is the parent's."""

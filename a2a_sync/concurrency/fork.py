@@ -15,14 +15,15 @@ class Renewable(Protocol):
     """State that belongs to one process."""
 
     def renew(self) -> None:
-        """Discard the state of the parent. Called while the child has one thread only; must not raise."""
+        """Make new state for this process. Called while a child has one thread only; must not raise."""
 
 
 _registered: weakref.WeakSet[Renewable] = weakref.WeakSet()
 
 
-def renew_in_child(holder: Renewable) -> None:
-    """Call ``holder.renew()`` in every child that is forked from now on, while `holder` exists."""
+def renew_per_process(holder: Renewable) -> None:
+    """Call ``holder.renew()`` now, and in every child that is forked from now on, while `holder` exists."""
+    holder.renew()
     _registered.add(holder)
 
 

@@ -19,7 +19,7 @@ from functools import partial, wraps
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -289,8 +289,7 @@ class _Pools:
     """A pool of real threads for each hub; there is hardly ever more than one."""
 
     def __init__(self) -> None:
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: it has none of the threads."""

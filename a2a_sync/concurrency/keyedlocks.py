@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 
 #: The longest pause between two holders of a lock, in seconds.
 _MAX_PAUSE = 0.5
@@ -16,8 +16,7 @@ class KeyedLocks:
     """One lock for each key that is in use. In a forked child none is held."""
 
     def __init__(self) -> None:
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the locks are the parent's."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from a2a_sync.concurrency.background import start_thread
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
@@ -33,8 +33,7 @@ class Listeners:
     def __init__(self, aliases: Mapping[str, str] | None = None) -> None:
         self._aliases = dict(aliases or {})
         self._by_name: dict[str, tuple[Callable[..., Any], ...]] = {}
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the thread and the queue are the parent's."""

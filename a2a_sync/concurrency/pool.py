@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.errors import OverloadedError
 from a2a_sync.telemetry.logs import get_logger
@@ -91,8 +91,7 @@ class WorkerPool:
         self._name = name
         self._idle_seconds = idle
         self._closed = False
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: jobs and threads are the parent's."""

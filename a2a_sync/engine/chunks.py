@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from a2a_sync.concurrency.background import start_thread
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.types import TaskArtifactUpdateEvent, TextPart
 
@@ -41,8 +41,7 @@ class ChunkWriter:
     """Calls `flush` functions of runs, one after the other, on the thread ``a2a-chunks``. A forked child starts without any."""
 
     def __init__(self) -> None:
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the thread and the runs are the parent's."""

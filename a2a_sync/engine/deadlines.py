@@ -6,7 +6,7 @@ from typing import Final
 
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.background import Periodic
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.engine.jobs import Reservation
 from a2a_sync.engine.run import Run
 from a2a_sync.limits import Limits
@@ -29,8 +29,7 @@ class Watchdog:
         self._interval = max(0.005, min([1.0, *(limit / 4 for limit in bounds)]))
         self._bounded = bool(bounds)
         self._checks = Periodic("a2a-watchdog", self._check, retry=self._interval, aging=True)
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the runs are the parent's."""

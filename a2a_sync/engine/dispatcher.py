@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from a2a_sync.concurrency.background import Periodic
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.engine.hub import EventHub
 from a2a_sync.engine.jobs import Job, JobQueue, JobReference
@@ -60,8 +60,7 @@ class Dispatcher:
         self._max_queued = max_queued
         self._quotas = quotas or Quotas()
         self._rounds = Periodic("a2a-dispatch", self._send_again, retry=_FIRST_PAUSE)
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the outstanding jobs are the parent's."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from a2a_sync.concurrency.closing import Closes
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.engine.tail import Tail
 from a2a_sync.errors import AgentError, StoreError, TaskNotFoundError
 from a2a_sync.lifecycle import Entry, Fold, ends_run, pauses
@@ -61,8 +61,7 @@ class EventHub:
         #: Carries what this process stores to the others; set before the first listener is added.
         self.pubsub: PubSub | None = None
         self._observers: tuple[Observer, ...] = ()
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     @property
     def has_listeners(self) -> bool:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from a2a_sync.concurrency.background import Periodic
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.gevent import on_native_thread, original
 from a2a_sync.engine.components import Component
 from a2a_sync.errors import OverloadedError
@@ -51,8 +51,7 @@ class WorkerMembership(Component):
         self._beat = beat
         self._closed = False
         self._monitor = Periodic("a2a-leases", self._check, retry=beat)
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: it becomes a worker of its own."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.background import Periodic
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.engine.components import Component
 from a2a_sync.engine.hub import EventHub
 from a2a_sync.limits import Limits
@@ -77,8 +77,7 @@ class Sweeper(Component):
         self._hub = hub
         self._limits = limits
         self._sweeps = Periodic("a2a-sweep", self._sweep, retry=limits.sweep_interval, aging=True)
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: nothing is known of its clocks yet."""

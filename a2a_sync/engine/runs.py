@@ -11,7 +11,7 @@ from typing import Final
 
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency import clock
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.keyedlocks import KeyedLocks
 from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.concurrency.quotas import Quotas
@@ -132,8 +132,7 @@ class RunManager(Component):
         self.on_begun: Callable[[Owner, str], None] | None = None
         #: Called with a run that holds its token, when another process has written to its task or asks about it.
         self.on_asked: Callable[[Run], None] | None = None
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the runs are the parent's."""

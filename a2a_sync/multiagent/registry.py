@@ -17,7 +17,7 @@ from a2a_sync.card import AgentCard
 from a2a_sync.client import Client, TaskStream
 from a2a_sync.client.arguments import as_message
 from a2a_sync.concurrency.closing import Closes
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.errors import A2AError, AgentError, TransportError, TransportTimeoutError
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.telemetry.logs import get_logger
@@ -101,8 +101,7 @@ class AgentRegistry(Closes):
         self._clock = clock
         self._guard = url_guard
         self._agents: dict[str, RegisteredAgent] = {}
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """Replace the lock in a forked child, where that of the parent may never be released. The agents are kept."""

@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from a2a_sync import urls
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.outbound.urlguard import Address, URLGuard
 
 if TYPE_CHECKING:
@@ -56,12 +56,11 @@ class Outbound:
 
     def __init__(self, guard: URLGuard) -> None:
         self._guard = guard
-        self._pools: urllib3.PoolManager | None = None
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
-        """In a forked child: a connection must not be shared by two processes."""
-        self._pools = None
+        """Begin without connections: two processes must not share one."""
+        self._pools: urllib3.PoolManager | None = None
 
     def request(
         self,

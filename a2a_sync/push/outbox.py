@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from a2a_sync.concurrency.background import start_thread
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.engine.components import Component
 from a2a_sync.engine.engine import Engine
@@ -131,8 +131,7 @@ class Outbox(Component):
         # A thread reports the end of its turn a moment before it is free for the next one.
         most = options.max_concurrent_deliveries
         self._pool = WorkerPool(threads=most, max_queued=most, max_abandoned=0, name="a2a-push")
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the thread and its state are the parent's."""

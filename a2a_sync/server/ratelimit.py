@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any
 
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.errors import OverloadedError
 from a2a_sync.operations import AnyCall, GeneratorInterceptor
 
@@ -41,8 +41,7 @@ class RateLimit(GeneratorInterceptor):
         self._each = seconds / calls
         self._seconds = seconds
         self._key = key or _caller
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
         #: For each caller, when all calls will be free again.
         self._free_at: dict[str, float] = {}
 

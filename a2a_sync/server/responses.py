@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.quotas import Quotas, Share
 from a2a_sync.engine.hub import Signal, Steps, Wait
 from a2a_sync.errors import OverloadedError
@@ -43,8 +43,7 @@ class ResponseBudget:
         self._total = total
         self._quotas = quotas or Quotas()
         self._max_places = _PLACES if threads is None else max(1, threads // 2)
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """Drop all reservations: their threads are those of the parent."""

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.engine.hub import PolledStream
 from a2a_sync.errors import OverloadedError
@@ -58,10 +58,9 @@ class ThreadBudget:
         self._max_streams = streams
         self._max_threads: int | None = None
         self._quotas = quotas or Quotas()
-        self.renew()
+        renew_per_process(self)
         if threads is not None:
             self.reserve(threads)
-        renew_in_child(self)
 
     def renew(self) -> None:
         """In a forked child: the streams and calls are those of the parent."""

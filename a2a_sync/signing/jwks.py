@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Final, TypeAlias
 
 from a2a_sync import urls
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.errors import TransportError, UnavailableError
 from a2a_sync.outbound.http import NoResponseError, Outbound
 from a2a_sync.outbound.urlguard import URLGuard
@@ -55,8 +55,7 @@ class KeySet:
     def __post_init__(self) -> None:
         self._keys: tuple[TrustedKey, ...] = ()
         self._read_at = self._next_at = float("-inf")
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the thread that was reading does not exist here."""

@@ -7,7 +7,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.stores.base import TaskBatch
 
 
@@ -23,8 +23,7 @@ class InProcessPubSub:
     def __init__(self, channel: str) -> None:
         self._channel = self._channels.setdefault(channel, _Channel())
         self._on_message: Callable[[str, TaskBatch | None], None] | None = None
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """Discard the subscriptions of the parent in a forked child."""

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from a2a_sync.concurrency.background import start_thread
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.stores import rows
 from a2a_sync.stores.base import Owner, TaskBatch
 from a2a_sync.stores.pubsub import FIRST_PAUSE, ConnectedReceiver, logger
@@ -73,8 +73,7 @@ class RedisPubSub(ConnectedReceiver):
             parsed = True
         if not parsed:
             raise ValueError("the Redis URL cannot be parsed: write redis://user:password@host:6379/0")
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: threads, connections and subscriptions are the parent's."""

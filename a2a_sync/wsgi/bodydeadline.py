@@ -11,7 +11,7 @@ import time
 from typing import Final
 
 from a2a_sync.concurrency.alarms import Alarm, AlarmClock
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.connection import Abortable
 
@@ -37,8 +37,7 @@ class BodyDeadline:
         self._alarms = alarms
         #: The time between two checks, in seconds.
         self._interval = min(seconds / 4, _LINGER)
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: no body is being read."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from a2a_sync.auth.request import PeerCertificate
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment
@@ -227,8 +227,7 @@ class UnsentResponses:
     """The large responses of this process that wait for their clients, in memory."""
 
     def __init__(self) -> None:
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the responses are the parent's."""

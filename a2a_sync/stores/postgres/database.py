@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.errors import StoreError
 
 try:
@@ -330,8 +330,7 @@ class HeartConnection:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the connection is the parent's, and is neither used nor closed."""

@@ -19,7 +19,7 @@ from contextlib import closing, suppress
 import psycopg
 
 from a2a_sync.concurrency.background import start_thread
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.stores.base import TaskBatch
 from a2a_sync.stores.postgres.database import Connection, Database, described, query
 from a2a_sync.stores.pubsub import ConnectedReceiver
@@ -45,8 +45,7 @@ class PostgresPubSub(ConnectedReceiver):
     def __init__(self, database: Database, prefix: str) -> None:
         self._database = database
         self._channel = f"{prefix}hints"
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: the thread and the connection are the parent's."""

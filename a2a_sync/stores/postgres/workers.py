@@ -7,7 +7,7 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.gevent import original
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
@@ -30,8 +30,7 @@ class PostgresWorkers:
         self._connection = HeartConnection(database)
         self._prepared = False
         self.store_id: str = f"{database.name} {sql.prefix}"
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """Set a new worker id; a forked child is a separate worker."""

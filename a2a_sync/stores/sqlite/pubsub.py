@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.stores.base import TaskBatch
 from a2a_sync.stores.pubsub import Receiver, logger
 
@@ -52,8 +52,7 @@ class UnixSocketPubSub(Receiver):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """Discard the sockets of the parent in a forked child."""

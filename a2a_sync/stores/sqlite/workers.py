@@ -8,7 +8,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 
-from a2a_sync.concurrency.fork import renew_in_child
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import HeldRun, LostWorker, Owner, RunToken, StartedRun
@@ -26,8 +26,7 @@ class SQLiteWorkers:
         self._sql = sql
         self._adopt = adopt
         self.store_id = path
-        self.renew()
-        renew_in_child(self)
+        renew_per_process(self)
 
     def renew(self) -> None:
         """Set a new worker id; a forked child is a separate worker. It begins with the id of the process, for operators."""
