@@ -163,9 +163,8 @@ def test_bytes_are_released_before_the_response_is_written() -> None:
     budget.reserve(100, "")
 
 
-def test_responses_that_are_not_read_have_a_bound_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_MAX_UNSENT_BYTES", 1_000_000)
-    unsent, aborted = connection.UnsentResponses(), []
+def test_responses_that_are_not_read_have_a_bound_together() -> None:
+    unsent, aborted = connection.HeldBytes(1_000_000), []
 
     class Stalled:
         def abort(self) -> None:

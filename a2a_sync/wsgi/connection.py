@@ -33,9 +33,6 @@ _PIECE = 256 * 1024
 #: Up to this many bytes of an unread request body are read without waiting, so that the connection can be kept.
 _SMALL_BODY = 64 * 1024
 _NO_WAIT = 0.0
-#: The bytes of large responses that a process holds for clients that have not read them, where the server does not
-#: buffer; above it the connection that has read nothing for longest is aborted.
-_MAX_UNSENT_BYTES = 128 * 1024 * 1024
 #: The short names of attributes in a distinguished name (RFC 4514, section 3).
 _ATTRIBUTES = {
     "commonName": "CN",
@@ -223,26 +220,27 @@ class Abortable(Protocol):
     def abort(self) -> None: ...
 
 
-class UnsentResponses:
-    """The large responses of this process that wait for their clients, in memory."""
+class HeldBytes:
+    """The bytes that this process holds for clients that read or send slowly: at most `max_bytes`."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes: int = max_bytes
         renew_per_process(self)
 
     def renew(self) -> None:
-        """In a forked child: the responses are the parent's."""
+        """In a forked child: the bytes are the parent's."""
         self._lock = threading.Lock()
-        #: Bytes by connection; the connection that has read nothing for longest is first.
+        #: Bytes by connection, the first to be aborted first.
         self._bytes: OrderedDict[Abortable, int] = OrderedDict()
         self._total = 0
 
     def add(self, connection: Abortable, size: int) -> None:
-        """Count a response, and abort other connections where there are too many bytes."""
+        """Count `size` more bytes of `connection`, and abort other connections where there are too many."""
         with self._lock:
-            self._bytes[connection] = size
+            self._bytes[connection] = self._bytes.get(connection, 0) + size
             self._total += size
             surplus = []
-            while self._total > _MAX_UNSENT_BYTES and len(self._bytes) > 1:
+            while self._total > self.max_bytes and len(self._bytes) > 1:
                 stalled, its_size = self._bytes.popitem(last=False)
                 self._total -= its_size
                 surplus.append(stalled)
@@ -256,12 +254,15 @@ class UnsentResponses:
                 self._bytes.move_to_end(connection)
 
     def remove(self, connection: Abortable) -> None:
-        """The response was written, or could not be."""
+        """The response was written or the body received, or could not be."""
         with self._lock:
             self._total -= self._bytes.pop(connection, 0)
 
 
-unsent_responses: Final = UnsentResponses()
+#: Large responses, where the server does not buffer; the connection that has read nothing for longest is aborted first.
+unsent_responses: Final = HeldBytes(128 * 1024 * 1024)
+#: Bodies of requests that are being received, where the server does not receive them first; the oldest is aborted first.
+incoming_bodies: Final = HeldBytes(64 * 1024 * 1024)
 
 
 class LimitedBody:

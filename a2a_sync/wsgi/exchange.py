@@ -41,7 +41,7 @@ from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.bodydeadline import BodyDeadline
-from a2a_sync.wsgi.connection import BODY_READ, Connection, has_body, peer_certificate
+from a2a_sync.wsgi.connection import BODY_READ, Connection, has_body, incoming_bodies, peer_certificate
 from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.streaming import EVENT_STREAM, Envelope, EventStreamBody
 from a2a_sync.wsgi.streaming import HEADERS as STREAM_HEADERS
@@ -231,6 +231,7 @@ class Exchange:
         finally:
             if ticket is not None:
                 self._body_deadline.end(ticket)
+                incoming_bodies.remove(self._connection)
                 self._connection.restore()
         self._body_read = self.environ[BODY_READ] = len(body) <= most
         if not self._body_read:
@@ -243,14 +244,18 @@ class Exchange:
         return body
 
     def _read(self, length: int) -> bytes:
-        source = self.environ["wsgi.input"]
-        body: bytes = source.read(length)
-        while len(body) < length:
-            more = source.read(length - len(body))
-            if not more:
-                raise EOFError(f"{len(body)} bytes of {length}")
-            body += more
-        return body
+        source, waits = self.environ["wsgi.input"], self._connection.waits_for_reads
+        pieces: list[bytes] = []
+        left = length
+        while left:
+            piece: bytes = source.read(min(left, _SMALL_BODY) if waits else left)
+            if not piece:
+                raise EOFError(f"{length - left} bytes of {length}")
+            pieces.append(piece)
+            left -= len(piece)
+            if waits and left:
+                incoming_bodies.add(self._connection, len(piece))
+        return b"".join(pieces)
 
     def _read_unsized(self, most: int) -> bytes:
         """A body of unknown length, cut at `most` bytes."""
@@ -258,6 +263,8 @@ class Exchange:
         stream, body = self.request.stream, bytearray()
         while len(body) < most and (data := stream.read(min(64 * 1024, most - len(body)))):
             body += data
+            if self._connection.waits_for_reads:
+                incoming_bodies.add(self._connection, len(data))
             if len(body) > SMALL_BYTES:
                 self._budget.admit(self._caller)
         return bytes(body)

@@ -224,6 +224,23 @@ def test_long_heads_are_refused_before_they_are_complete(kind: str) -> None:
         assert connection.recv(12) == b"HTTP/1.1 431"
 
 
+@pytest.mark.parametrize("kind", SERVERS)
+def test_incomplete_bodies_have_a_bound_together(kind: str) -> None:
+    part = b" " * 900_000
+    # Silent ones would be closed in any case.
+    limits = {"LARGE_LIMITS": json.dumps({"body_idle_timeout": 600, "body_timeout": 600})}
+    options = SETTINGS if kind == "threads" else ()
+    with SERVERS[kind](APP, *options, environment=limits) as server, ExitStack() as stack:
+        attackers = []
+        for number in range(84):
+            attackers.append(stack.enter_context(socket.create_connection(server.address, timeout=60)))
+            whole = head(1_000_000) if number % 2 else CHUNKED + b"%x\r\n" % 1_000_000
+            send(attackers[-1], whole + part)
+        eventually(lambda: sum(map(closed, attackers)) >= 4, "the oldest connections are closed")
+        assert card_time(server) < 5
+        assert not closed(attackers[-1])
+
+
 CHUNKED = b"POST / HTTP/1.1\r\nHost: agent\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 

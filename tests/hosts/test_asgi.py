@@ -479,7 +479,7 @@ def test_a_client_that_does_not_read_a_response_holds_no_thread(method: str, mak
 def test_large_responses_that_are_not_read_are_bounded_together(
     make: Callable[..., ASGIApp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_MAX_UNSENT_BYTES", 6_000_000)
+    monkeypatch.setattr(connection.unsent_responses, "max_bytes", 6_000_000)
     app = make(threads=8, write_timeout=3600)
 
     async def main() -> int:
