@@ -117,10 +117,12 @@ def send() -> Iterator[Row]:
 def sqlite() -> Iterator[Row]:
     """Blocking sends with tasks in a SQLite file."""
     with ExitStack() as stack:
-        setups = (servers.SQLITE, servers.SDK, servers.SDK_SQLITE)
-        ours, sdk, on_sqlite = alternate(*(load(s, exchanges.send) for s in running(stack, *setups)), rounds=5)
+        setups = (servers.SQLITE, servers.SDK, servers.SDK_SQLITE, servers.FLOOR_SQLITE)
+        ours, sdk, on_sqlite, floor = alternate(*(load(s, exchanges.send) for s in running(stack, *setups)))
         yield throughput("blocking send, SQLite / a2a-sdk in memory", ours, sdk, at_least(3.5, 4))
         yield throughput("… / a2a-sdk on SQLite", ours, on_sqlite, at_least(22, 28))
+        yield throughput("… / bare gthread with its two transactions", ours, floor, at_least(None, None))
+        yield throughput("bare gthread with two transactions / a2a-sdk in memory", floor, sdk, at_least(None, None))
 
 
 def stream() -> Iterator[Row]:
@@ -190,7 +192,7 @@ def pages() -> Iterator[Row]:
         sdk = servers.uvicorn("sdk", "sdk:app", FILL=str(MANY))
         steps = [
             load(s, partial(exchanges.page, MANY), connections=1, seconds=seconds)
-            for s, seconds in zip(running(stack, ours, sdk, timeout=150), (0.5, 1.5), strict=True)
+            for s, seconds in zip(running(stack, ours, sdk, timeout=300), (0.5, 1.5), strict=True)
         ]
         mine, theirs = ([sample.p50 * 1e3 for sample in taken] for taken in alternate(*steps, rounds=5))
         name = f"ListTasks page with {MANY:,} tasks, SQLite / a2a-sdk in memory"

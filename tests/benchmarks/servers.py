@@ -68,6 +68,7 @@ def uvicorn(environment: str, app: str, **variables: str) -> Setup:
 MEMORY = ours()
 SQLITE = ours(STORE="sqlite:///{folder}/ours.db")
 FLOOR = gunicorn("floor:app")
+FLOOR_SQLITE = gunicorn("floor_sqlite:app", FILE="{folder}/floor.db")
 SDK = uvicorn("sdk", "sdk:app")
 SDK_SQLITE = uvicorn("sdk", "sdk:app", DATABASE="{folder}/sdk.db")
 FASTA = uvicorn("fasta", "fasta:app")
@@ -111,16 +112,16 @@ class Server:
         end = time.monotonic() + timeout
         while time.monotonic() < end and self._process.poll() is None:
             try:
-                self._try()
+                self._try(end - time.monotonic())
             except OSError:
                 time.sleep(0.05)
             else:
                 return
         raise RuntimeError(f"the server did not start: {self._output()}")
 
-    def _try(self) -> None:
-        """Make a call; raises OSError while the server does not listen."""
-        drive(self.port, card, connections=1, exchanges=1)
+    def _try(self, seconds: float) -> None:
+        """Make a call, which gunicorn answers when the app is loaded; raises OSError while the server does not listen."""
+        drive(self.port, card, connections=1, exchanges=1, limit=seconds)
 
     def _output(self) -> str:
         """The end of the server's output."""
