@@ -34,7 +34,8 @@ class JWTAuth(Authenticator):
             when a token names a key that is not in it.
         key: a single key in place of `jwks_url`: a PEM text, or the bytes of a shared secret.
         algorithms: the accepted algorithms; by default all that fit the kind of key, never ``none``.
-        identify: called with the claims, returns the caller, in place of the subject.
+        identify: called with the claims, returns the caller, in place of the subject: an id, or a `Principal` with the scopes
+            and claims that it has, whatever the token says.
         scopes: the scopes that every caller needs.
         leeway: seconds by which clocks may differ.
         url_guard: the addresses that the keys may be read from; by default the host of `jwks_url` over https.
@@ -85,11 +86,12 @@ class JWTAuth(Authenticator):
         if token is None:
             return None
         claims = self._claims(token)
-        principal = as_principal(self._identify(claims))
+        identity = self._identify(claims)
+        principal = as_principal(identity)
         if principal is None:
             raise UnauthenticatedError("the owner of the token is not known")
-        scopes = principal.scopes or _scopes(claims)
-        return Principal(id=principal.id, scopes=scopes, claims=principal.claims or claims)
+        # A principal without scopes is one that may do nothing: those of the token are not for it.
+        return principal if principal is identity else Principal(id=principal.id, scopes=_scopes(claims), claims=claims)
 
     def _claims(self, token: str) -> dict[str, Any]:
         """The claims of a valid token.

@@ -230,7 +230,8 @@ class CardTrust:
         # The libraries for signatures are loaded only by clients that verify cards.
         from a2a_sync.signing import CardVerifier
 
-        self._verifier = verifier if isinstance(verifier, CardVerifier) else CardVerifier(verifier)
+        verifier = verifier if isinstance(verifier, CardVerifier) else CardVerifier(verifier)
+        self._verifier = verifier.copy() if http.has_own_trust else verifier
         self._http = http
 
     def verify(self, card: AgentCard | Mapping[str, Any], deadline: Deadline) -> AgentCard:

@@ -151,7 +151,8 @@ class Client(Closes):
         tenant: the tenant of all calls, in place of the one that the card names.
         extensions: URIs of the extensions to activate (spec 4.6).
         interceptors: functions that take an endpoint and return one, put around every call; the first is the outermost.
-        session: a `requests.Session` to send with, used unchanged. It must be safe to share between threads.
+        session: a `requests.Session` to send with. It must be safe to share between threads. Its headers, cookies and credentials
+            are sent to the same origin as `auth`; requests to others use its adapters, `verify` and proxies only.
         verify: how server certificates are checked, as in requests: True, False (not at all), or the path of a file or a
             folder of certificate authorities. By default the environment decides (``REQUESTS_CA_BUNDLE``).
         cert: the client certificate, as in requests: the path of a file with certificate and key, or the paths of both. It is

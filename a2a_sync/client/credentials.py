@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import quote, quote_plus, urlencode
 
 import requests
 from requests.auth import AuthBase, HTTPBasicAuth
@@ -53,6 +53,8 @@ _RENEW_EARLY = 30.0
 _FETCH_TIMEOUT = 30.0
 #: Seconds between a failed fetch and the next one, while the old token is valid.
 _FAILURE_PAUSE = 5.0
+#: A longer life of a token is the same, in seconds.
+_LONGEST_LIFE = 1e9
 
 #: Posts a body with headers to a URL before a deadline; returns the status and the body of the response.
 Post: TypeAlias = Callable[[str, Mapping[str, str], bytes, Deadline], tuple[int, bytes]]
@@ -316,7 +318,6 @@ class ClientCredentials(RefreshingAuth):
         except UnsafeURLError as error:
             raise UnsafeURLError(f"token_url {error}") from None
         self._url = token_url
-        self._secret = client_secret
         self._headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
         form = {"grant_type": "client_credentials", **(parameters or {})}
         if wanted := scope if isinstance(scope, str) else " ".join(scope):
@@ -328,6 +329,10 @@ class ClientCredentials(RefreshingAuth):
             pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         self._body = urlencode(form).encode()
+        basic = self._headers.get("Authorization", "").removeprefix("Basic ")
+        #: The secret in the forms in which a server may repeat it, the longest first.
+        forms = {client_secret, quote(client_secret), quote_plus(client_secret), basic} - {""}
+        self._secrets = sorted(forms, key=len, reverse=True)
         self._token: _Token | None = None
         renew_per_process(self)
 
@@ -401,17 +406,22 @@ class ClientCredentials(RefreshingAuth):
     def _token_in(self, answer: Mapping[str, Any], status: int) -> _Token:
         token, kind, life = answer.get("access_token"), answer.get("token_type", "bearer"), answer.get("expires_in")
         if status != 200 or not isinstance(token, str):
-            reasons = [answer.get("error"), answer.get("error_description")]
-            reason = ": ".join(one[:200] for one in reasons if isinstance(one, str))
-            # A server may repeat the secret.
-            raise self._error((reason.replace(self._secret, "***") if self._secret else reason) or f"HTTP {status}")
+            given = answer.get("error"), answer.get("error_description")
+            reason = ": ".join(self._shown(one) for one in given if isinstance(one, str))
+            raise self._error(reason or f"HTTP {status}")
         if not isinstance(kind, str) or kind.lower() != "bearer":
             raise self._error("it issued a token of another type than Bearer")
         if not token.isascii() or not token.isprintable() or " " in token or not token:
             raise self._error("it issued a token that is not valid in a header")
-        seconds = float(life) if isinstance(life, (int, float)) and life > 0 else math.inf
+        seconds = float(min(life, _LONGEST_LIFE)) if isinstance(life, (int, float)) and life > 0 else math.inf
         now = time.monotonic()
         return _Token(token, now + seconds - min(_RENEW_EARLY, seconds / 10), now + seconds)
+
+    def _shown(self, text: str) -> str:
+        """`text` of the server for an error: without the secret, which it may repeat, and in one line."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return "".join(one if one.isprintable() else " " for one in text[:200])
 
     def _error(self, why: str) -> TokenError:
         return TokenError(

@@ -80,7 +80,7 @@ class HttpTransport:
         headers: headers of every request to that origin.
         timeout: limits of each request.
         alarms: ends reads at their deadline.
-        session: a session of the user's, used for all requests.
+        session: a session of the user's, used for all requests. Those to another origin use its connections only.
         verify: as in requests; None: as the environment says.
         cert: the client certificate, as in requests.
         url_guard: checks every URL, except those that the user named.
@@ -129,6 +129,11 @@ class HttpTransport:
         """There are credentials or headers, which are not sent to other origins."""
         return self._auth_argument is not None or bool(self._headers) or self.cert is not None
 
+    @property
+    def has_own_trust(self) -> bool:
+        """It may accept certificates of servers that other clients refuse."""
+        return self.verify not in (None, True) or self._session is not None
+
     def apply_card_security(self, card: AgentCard) -> None:
         """From now on, send credentials in the form that `card` asks for.
 
@@ -157,7 +162,7 @@ class HttpTransport:
         """
         if not urls.may_send_credentials(self.home, request.url):
             response = self._send(request, None)
-            response.credentials_withheld = self._auth_argument is not None
+            response.credentials_withheld = self._auth_argument is not None or self._session is not None
             return response
         request = replace(request, headers={**self._headers, **request.headers})
         auth = self._prepared_auth(request.deadline)
@@ -256,6 +261,7 @@ class HttpTransport:
 
     def _exchange(self, request: OutgoingRequest, auth: AuthBase | None) -> OpenResponse:
         body = timed_body(request.body, request.deadline)
+        at_home = urls.may_send_credentials(self.home, request.url)
         options: dict[str, Any] = {
             "data": body,
             "headers": request.headers,
@@ -263,7 +269,7 @@ class HttpTransport:
             "timeout": self._limits(min(request.deadline, request.opening)),
             "verify": self.verify,
             # As credentials: not for an origin that the user has not named.
-            "cert": self.cert if self.cert and urls.may_send_credentials(self.home, request.url) else None,
+            "cert": self.cert if at_home else None,
         }
         session = self._session
         if session is None:
@@ -272,6 +278,9 @@ class HttpTransport:
                 return response
             # Cookies are state of a session, connections belong to the adapter.
             session = Session(adapter)
+        elif not at_home:
+            # What the user has set on it is for the agent; with `auth` requests does not read `.netrc`.
+            session, options["auth"] = _without_credentials(session), lambda prepared: prepared
         return OpenResponse.of(
             session.request(request.method, request.url, **options, stream=True, allow_redirects=False)
         )
@@ -537,6 +546,14 @@ def transport_error(
 
 def _refreshed(auth: AuthBase | None, refused: str) -> bool:
     return isinstance(auth, RefreshingAuth) and auth.refresh_after_refusal(refused)
+
+
+def _without_credentials(session: requests.Session) -> requests.Session:
+    """A session over the connections of `session`, without its headers, cookies, parameters and credentials."""
+    bare = requests.Session()
+    bare.adapters, bare.verify = session.adapters, session.verify
+    bare.proxies, bare.trust_env = session.proxies, session.trust_env
+    return bare
 
 
 def _redirected(url: str, target: str, error_context: ErrorContext) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from a2a_sync import jsontext, urls
@@ -37,8 +39,8 @@ class VerifiedCard(NamedTuple):
 class CardVerifier:
     """Verifies cards with trusted keys: ``Client(url, card_verifier="https://keys.example.com/jwks.json")``.
 
-    Thread-safe. Clients may share a verifier and thereby its cached key sets. A client that does not check certificates
-    (``verify=False``) should have its own: each client trusts keys that another one read.
+    Thread-safe. Clients may share a verifier and thereby its cached key sets. A client with ``verify=`` or ``session=`` reads its own
+    copies, because others would trust keys from a server that only this client accepts.
 
     Parameters:
         keys: the URL of a key set (https), a key set, a JWK, PEM text, keys by their names (``{"2026-1": pem}``), a
@@ -78,6 +80,13 @@ class CardVerifier:
             self._keys = trusted_keys(keys)
         if not (self._keys or self._set or self._key_function or self._jku):
             raise ValueError("a CardVerifier needs at least one key to trust")
+
+    def copy(self) -> CardVerifier:
+        """A verifier that trusts the same keys, and reads key sets at URLs for itself."""
+        other = copy.copy(self)
+        other._set = self._set and replace(self._set)
+        other._jku = {url: replace(known) for url, known in self._jku.items()}
+        return other
 
     def verify(
         self, card: AgentCard | Mapping[str, Any], *, fetch: Fetch | None = None, agent: str = ""

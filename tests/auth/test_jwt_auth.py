@@ -98,6 +98,12 @@ def test_a_function_can_identify_the_caller() -> None:
     assert refusal(fixed(identify=lambda claims: None), token()) == "the owner of the token is not known"
 
 
+def test_a_principal_without_scopes_does_not_get_those_of_the_token() -> None:
+    auth = fixed(identify=lambda claims: Principal(id=claims["sub"]))
+    with served(auth) as one:
+        assert caller_of(one, bearer(token(scope="tasks:write")))["scopes"] == []
+
+
 def test_a_shared_secret_works_too() -> None:
     said = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "exp": time.time() + 600}
     with served(fixed(key=SECRET)) as one:

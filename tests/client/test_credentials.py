@@ -112,6 +112,36 @@ def test_a_card_cannot_send_credentials_to_another_origin() -> None:
     assert home.asked[0].headers["authorization"] == "Bearer t0ken"
 
 
+@pytest.mark.parametrize("redirected", [False, True])
+def test_what_a_session_holds_is_not_sent_to_another_origin(
+    redirected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".netrc").write_text("default login ada password s3cret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    session = requests.Session()
+    session.headers.update({"Authorization": "Bearer s3cret", "X-Api-Key": "s3cret"})
+    session.params = {"key": "s3cret"}
+    session.cookies.set("sid", "s3cret")
+
+    def answer(asked: Asked, line: Line) -> None:
+        if asked.method == "POST":
+            line.result(task())
+        elif redirected and line.socket.getsockname()[1] == home.port:
+            line.answer(b"", 302, Location=other.url + CARD)
+        else:
+            leads_to(other.url)(asked, line)
+
+    with session, peer(answer) as other, peer(answer) as home, Client(home.url, session=session) as client:
+        client.get_task("t-1")
+
+    assert "key=s3cret" in home.asked[0].path
+    assert home.asked[0].headers["x-api-key"] == "s3cret"
+    assert len(other.asked) == 1 + redirected
+    for asked in other.asked:
+        assert "s3cret" not in f"{asked.path} {asked.headers}"
+        assert not {"authorization", "cookie"} & asked.headers.keys()
+
+
 def test_the_address_of_a_given_card_is_trusted(server: Peer) -> None:
     with peer({CARD: leads_to(server.url)}) as home:
         with Client(home.url) as finder:

@@ -20,6 +20,7 @@ from tests.client.peer import Asked, Line, Peer, chunk, peer, status, task
 from tests.stopwatch import set_clock
 
 SECRET = "s3cret"
+SECRET_WITH_SIGNS = "s3/ cret+"
 
 
 class TokenServer:
@@ -258,12 +259,39 @@ def test_without_a_token_the_call_says_why(
     assert (len(token_server.asked), server.asked) == (1, [])
 
 
+def test_a_life_of_a_token_that_is_no_time_is_a_long_one(server: Peer, issuer: TokenServer, token_server: Peer) -> None:
+    issuer.answer = {"expires_in": 10**400}
+    with Client(server.card(), auth=credentials(token_server)) as client:
+        client.get_task("t-1")
+        client.get_task("t-1")
+
+    assert tokens_at(server) == ["t1", "t1"]
+
+
 def test_a_token_server_that_is_not_there_is_said(server: Peer, token_server: Peer) -> None:
     token_server.refuse()
     with Client(server.card(), auth=credentials(token_server), retry=None) as client, pytest.raises(TransportError):
         client.get_task("t-1")
 
     assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    "form", [SECRET_WITH_SIGNS, "s3%2F+cret%2B", "s3/%20cret%2B", base64.b64encode(b"robot:s3%2F+cret%2B").decode()]
+)
+def test_a_secret_that_the_token_server_repeats_is_not_shown(server: Peer, form: str) -> None:
+    text = f"{'x' * 180} you sent {form}\r\n\x1b[31m"
+
+    def repeat(asked: Asked, line: Line) -> None:
+        line.answer({"error": "invalid_client", "error_description": text}, 401)
+
+    with peer(repeat) as tokens:
+        auth = ClientCredentials(tokens.url + "/token", "robot", SECRET_WITH_SIGNS)
+        with Client(server.card(), auth=auth) as client, pytest.raises(TokenError, match=r"you sent \*\*\* ") as caught:
+            client.get_task("t-1")
+
+    assert "cret" not in str(caught.value)
+    assert str(caught.value).isprintable()
 
 
 def test_a_redirect_does_not_get_the_secret(server: Peer) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from a2a_sync.errors import CardSignatureError
 from a2a_sync.signing import CardSigner, CardVerifier
 from a2a_sync.signing.canonical import canonical_forms
 from a2a_sync.testing import wsgi_session
+from tests.certificates import Authority
 from tests.client.peer import Script, peer, results, task
 from tests.wsgi import CARD, Answer, Peer, rpc
 
@@ -227,6 +230,19 @@ def test_a_key_set_is_read_over_http_when_a_key_is_needed() -> None:
         client.get_task("t-1")
         client.card(refresh=True)
     assert server.operations == [CARD, "/keys", "GetTask", CARD]
+
+
+def test_keys_that_a_client_with_a_ca_of_its_own_read_are_not_trusted_by_another(tmp_path: Path) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority = Authority(tmp_path)
+    tls.load_cert_chain(*authority.issue("127.0.0.1"))
+    table = {CARD: answers(signed(STRANGER))}
+    with peer(table) as server, peer({"/keys": answers({"keys": [STRANGER.public_jwk]})}, tls) as keys:
+        shared = CardVerifier(keys.url.replace("http:", "https:") + "/keys")
+        with Client(server.url, card_verifier=shared, verify=authority.ca) as trusting:
+            assert trusting.card().name == "peer"
+        with Client(server.url, card_verifier=shared) as client, pytest.raises(CardSignatureError, match="not trusted"):
+            client.card()
 
 
 def test_a_key_set_that_cannot_be_read_is_reported() -> None:
