@@ -53,6 +53,10 @@ class Watchdog:
             self._unstored[run] = None
             self._checks.start(self._interval)
 
+    def knows(self, task_id: str) -> bool:
+        """Whether the end of a run of this task is still to be stored."""
+        return any(run.request.task_id == task_id for run in list(self._unstored))
+
     def _check(self) -> float | None:
         now = clock.monotonic()
         if self._runs or self._unstored or self._last_busy is None:

@@ -118,6 +118,10 @@ class Dispatcher:
         if one is not None and not self._is_outstanding(one):
             self._forget(one)
 
+    def knows(self, task_id: str) -> bool:
+        """Whether this process has sent a job of the task, which has not begun as far as it knows."""
+        return task_id in self._outstanding
+
     def close(self) -> None:
         """Send nothing again. Other processes queue the runs again of which this one holds the tokens."""
         self._rounds.stop()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import enum
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency import clock
+from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.keyedlocks import KeyedLocks
 from a2a_sync.concurrency.pool import WorkerPool
@@ -24,7 +26,7 @@ from a2a_sync.engine.hub import EventHub
 from a2a_sync.engine.jobs import Job, JobQueue, JobReference, Reservation
 from a2a_sync.engine.run import Run, current_run
 from a2a_sync.engine.stamp import status_event
-from a2a_sync.errors import OverloadedError, TaskNotCancelableError, TaskNotFoundError
+from a2a_sync.errors import AgentError, OverloadedError, TaskNotCancelableError, TaskNotFoundError
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.limits import Limits, OwnerQuota
 from a2a_sync.operations import Principal, RunRequest, quota_owner
@@ -34,6 +36,7 @@ from a2a_sync.stores.base import (
     RunRevoked,
     RunToken,
     StartedRun,
+    StoreConflict,
     StoreQuota,
     TaskEnded,
     TaskHead,
@@ -46,6 +49,9 @@ logger: Final = get_logger(__name__)
 
 #: How long `RunManager.close` waits for runs that it has stopped, in seconds.
 _STOP_TIMEOUT = 0.5
+#: Seconds between two searches for strays, and of how many tasks, the newest, they are searched for.
+_SEARCH_INTERVAL = 30.0
+_MAX_UNCERTAIN = 10_000
 
 
 class RunOn(enum.Enum):
@@ -111,6 +117,7 @@ class RunManager(Component):
         #: Runs are executed by other processes.
         self.remote: bool = job_queue is not None
         self._cancels = CancelHandlers(store, limits, quotas)
+        self._search = Periodic("a2a-strays", self._end_strays, retry=_SEARCH_INTERVAL)
         self._watchdog = Watchdog(limits)
         self._chunk_writer = ChunkWriter()
         self._value_locks = KeyedLocks()
@@ -137,6 +144,9 @@ class RunManager(Component):
     def renew(self) -> None:
         """In a forked child: the runs are the parent's."""
         self._active: dict[Run, Reservation | None] = {}
+        #: Tasks whose start or takeover failed, though the store may have it, also later; and their runs of the last search.
+        self._uncertain: deque[str] = deque(maxlen=_MAX_UNCERTAIN)
+        self._strays: set[RunToken] = set()
         self._run_returned = threading.Event()
 
     # -- starting --
@@ -290,6 +300,8 @@ class RunManager(Component):
 
     def _deregister(self, run: Run) -> None:
         known = run in self._active
+        if run.unstored and run.started is None:
+            self._search_stray(run)
         self._active.pop(run, None)
         if known and self._hub.pubsub is not None:
             self._hub.pubsub.unsubscribe(run.request.task_id)
@@ -447,11 +459,36 @@ class RunManager(Component):
         try:
             events = [status_event(request, TaskState.WORKING)] if begins else []
             run.take_over(workers.adopt(held, request, events))
-        except BaseException:
+        except BaseException as error:
+            if not isinstance(error, (AgentError, StoreConflict)):
+                self._search_stray(run)
             self._cancel_reservation(run, slot)
             raise
         self._notify_begun(run)
         return run
+
+    def _search_stray(self, run: Run) -> None:
+        """Search from now on for a run that was not begun for this process: a lock may let the database store it hours later."""
+        if self._store.workers is not None:
+            self._uncertain.append(run.request.task_id)
+            self._search.start(_SEARCH_INTERVAL)
+
+    def _end_strays(self) -> float:
+        """Take over the runs that this process holds and does not know, as if it had died: nothing else would end them."""
+        workers = self._store.workers
+        assert workers is not None
+        uncertain = set(self._uncertain.copy())
+        found = [run for run in workers.runs_of(workers.id) if run.token.task_id in uncertain]
+        strays = {run.token: run for run in found if not self._knows(run.token.task_id)}
+        # A job that is being sent is not known for a moment: each run is found twice.
+        before, self._strays = self._strays, set(strays)
+        for token in before & self._strays:
+            self.take_over(strays[token])
+        return _SEARCH_INTERVAL
+
+    def _knows(self, task_id: str) -> bool:
+        remote = self._dispatcher is not None and self._dispatcher.knows(task_id)
+        return remote or bool(self._runs_of(task_id)) or self._watchdog.knows(task_id)
 
     # -- closing --
 
@@ -496,6 +533,7 @@ class RunManager(Component):
         self._wait_for_runs(time.monotonic() + _STOP_TIMEOUT)
         if self._dispatcher is not None:
             self._dispatcher.close()
+        self._search.stop()
         self._watchdog.close()
         self._chunk_writer.close()
         self.pool.close()

@@ -19,6 +19,7 @@ import pytest
 import werkzeug.test
 
 from a2a_sync import A2AApp, Agent, Client
+from a2a_sync.engine import runs
 from a2a_sync.errors import StoreError, TaskNotFoundError, UnavailableError
 from a2a_sync.limits import MAX_ID_LENGTH
 from a2a_sync.operations import RunRequest, SendKey
@@ -323,6 +324,28 @@ def test_a_server_that_hangs_does_not_hold_a_call_beyond_its_limit(postgres, mak
     finally:
         postgres.thaw()
     wait_until(lambda: _succeeds(lambda: store.head(MINE, task_id)))
+
+
+@pytest.mark.parametrize("retried", [False, True])
+def test_a_task_that_is_stored_after_its_send_has_failed_does_not_stay_unfinished(make_store, monkeypatch, retried):
+    monkeypatch.setattr(database, "_STATEMENT_TIMEOUT", 1.0)
+    monkeypatch.setattr(runs, "_SEARCH_INTERVAL", 0.5)
+    store = make_store(timeout=0)
+    agent = Agent("late", on_worker_lost="retry" if retried else "fail")
+    agent.message(lambda message, context: "done")
+    with A2AApp(agent, store=store) as app, Client(app, retry=None) as client:
+        client.send("go")
+        with store._database.connect() as blocker:
+            blocker.execute(f"BEGIN; LOCK TABLE {store._sql.prefix}tasks IN SHARE MODE")
+            with pytest.raises(UnavailableError):
+                client.send("go", idempotency_key="k")
+            # The task is looked for once, and is not there.
+            wait_until(lambda: not app._engine.runs._watchdog._unstored)
+        wait_until(lambda: client.list_tasks().total_size == 2)
+        wait_until(lambda: all(task.state.terminal for task in client.list_tasks().tasks))
+        assert client.send("go", idempotency_key="k").task.state is (
+            TaskState.COMPLETED if retried else TaskState.FAILED
+        )
 
 
 def _succeeds(call):

@@ -144,7 +144,7 @@ class PostgresPubSub(ConnectedReceiver):
             query(connection, "SELECT 1")
         for notification in connection.notifies(timeout=0):
             if notification.pid != connection.info.backend_pid:
-                for task_id in notification.payload.split("\n"):
+                for task_id in set(notification.payload.split("\n")):
                     self._deliver(task_id)
         return asked
 
