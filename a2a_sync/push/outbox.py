@@ -42,6 +42,10 @@ _MAX_SINGLE_CHECKS = 50
 _SCAN_LIMIT = 1000
 #: When to retry after a fault of the store, in seconds.
 _AFTER_FAULT = 5.0
+#: A difference between two clocks that counts as slew, not as a step, in seconds.
+_TOLERANCE = 1.0
+#: After every time that a webhook can be due, in milliseconds.
+_NEVER_MS = 2**62
 #: How long `Outbox.close` waits for posts in progress, in seconds.
 _CLOSE_TIMEOUT = 1.0
 
@@ -145,6 +149,8 @@ class Outbox(Component):
         self._timers: list[tuple[float, str, Owner]] = []
         self._check_times: dict[str, float] = {}
         self._next_scan = 0.0
+        #: By how much the system clock was ahead of the monotonic one at the last scan.
+        self._ahead = float("inf")
 
     # -- from any thread --
 
@@ -277,20 +283,24 @@ class Outbox(Component):
     def _scan(self, now: float) -> None:
         """Queue the due webhooks that no process delivers to, because it died or has not started yet."""
         self._next_scan = now + self._poll_interval
+        ahead = time.time() - now
         try:
-            found = self._webhooks.due(now_ms=_now_ms(), limit=_SCAN_LIMIT)
+            # In a new process, and after the clock went back, also those that are due later: see `_queue_if_due`.
+            now_ms = _now_ms() if ahead > self._ahead - _TOLERANCE else _NEVER_MS
+            found = self._webhooks.due(now_ms=now_ms, limit=_SCAN_LIMIT)
         except Exception:
             logger.exception("the due webhooks cannot be read; this is retried")
             return
+        self._ahead = ahead
         for webhook in found:
             self._queue_if_due(webhook, free=True)
 
     def _queue_if_due(self, webhook: StoredWebhook, *, free: bool) -> None:
         # A webhook in delivery is checked after its turn anyway.
         if webhook.behind and free and not self._queue.active(webhook):
-            # After a step of the clock no webhook waits for longer than this.
-            wait = min((webhook.due_ms - _now_ms()) / 1000, self._options.max_backoff)
-            if wait > 0:
+            wait = (webhook.due_ms - _now_ms()) / 1000
+            # A time that is further away was set before the clock went back.
+            if 0 < wait <= self._options.max_backoff:
                 self._check_at(time.monotonic() + wait, webhook.owner, webhook.task_id)
             else:
                 self._queue.add(webhook)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ import pytest
 from a2a_sync import InputRequired, PushOptions, SQLiteStore, URLGuard
 from a2a_sync import operations as op
 from a2a_sync.codec import by_version
-from a2a_sync.push import PushRefusedError, PushRequest
+from a2a_sync.push import PushRefusedError, PushRequest, delivery
 from a2a_sync.push.delivery import public_error
 from a2a_sync.push.notification import SHORTENED
 from a2a_sync.stores.base import COMPACT_FROM, Owner
@@ -307,6 +308,19 @@ def test_no_receiver_is_waited_for_longer_than_the_limit(serve, receiver):
     assert texts(receiver.await_end())[-1] == "completed"
 
 
+DAY = 86_400
+
+
+def test_a_clock_that_goes_back_puts_off_no_notification(serve, receiver, monkeypatch):
+    receiver.plan(refused())
+    served = serve(count)
+    monkeypatch.setattr(
+        delivery, "time", SimpleNamespace(monotonic=time.monotonic, time_ns=lambda: time.time_ns() + DAY * 10**9)
+    )
+    served.send("1", task_push_notification_config=receiver.config())
+    assert texts(receiver.await_end()) == ["submitted", "working", "1 ", "completed"]
+
+
 def errors(caplog):
     return [record for record in caplog.records if record.levelno == logging.ERROR]
 
@@ -552,6 +566,23 @@ def test_pending_notifications_are_delivered_after_a_restart_without_any_request
     stored = webhook(second, task.id)
     held = second.store.webhooks.claim(stored, _alive(second))
     second.store.webhooks.settle(_due_now(held), release=True)
+    second.app.start()
+    assert texts(receiver.await_end()) == ["submitted", "working", "1 ", "2 ", "completed"]
+    next(made, None)
+
+
+def test_what_was_put_off_before_the_clock_went_back_is_delivered_by_the_next_server(store_url, receiver):
+    made = serving()
+    make: Callable[..., Served] = next(made)
+    receiver.plan(then=refused(503))
+    first = make(count, store=store_url, push=replace(SWIFT, initial_backoff=30.0, max_backoff=60.0), **UNPOLLED)
+    task = first.send("2", task_push_notification_config=receiver.config())
+    eventually(lambda: webhook(first, task.id).tries == 1)
+    held = first.store.webhooks.claim(webhook(first, task.id), _alive(first))
+    first.store.webhooks.settle(replace(held, due_ms=held.due_ms + DAY * 1000), release=True)
+    first.close()
+    receiver.plan()
+    second = make(count, store=store_url, push=SWIFT, **UNPOLLED)
     second.app.start()
     assert texts(receiver.await_end()) == ["submitted", "working", "1 ", "2 ", "completed"]
     next(made, None)
