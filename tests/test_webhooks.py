@@ -416,6 +416,17 @@ def test_a_key_that_must_stay_is_not_evicted_from_a_shared_cache(tmp_path):
     assert not cache.add("signed", 10, evict=False)
 
 
+def test_a_clock_that_jumps_ahead_and_back_makes_a_shared_cache_forget_nothing(monkeypatch, tmp_path):
+    cache = SQLiteReplayCache(tmp_path / "seen.db")
+    assert cache.add("valid", 10, evict=False)
+    for ahead in (86_400, 86_401, 0):
+        with monkeypatch.context() as clocks:
+            set_clock(clocks, replay, time=time.time() + ahead, monotonic=time.monotonic())
+            for one in (cache, SQLiteReplayCache(tmp_path / "seen.db")):
+                assert one.add(f"{ahead} {id(one)}", 10, evict=False)
+                assert not one.add("valid", 10, evict=False)
+
+
 #: Posts what it reads as JSON to a receiver of its own, and prints which notifications were taken.
 RECEIVING = """
 import json, sys

@@ -23,15 +23,18 @@ _ADD = "INSERT INTO a2a_replay VALUES (?, ?, ?)"
 _DISCARD = "DELETE FROM a2a_replay WHERE key = ?"
 _IS_READY = "SELECT 1 FROM sqlite_master WHERE name = 'a2a_replay_expires'"
 
+#: A difference between two clocks that counts as slew, not as a step, in seconds.
+_TOLERANCE = 1.0
+
 
 class SQLiteReplayCache:
     """A `ReplayCache` in the SQLite file at `path`, for all receiver processes of one machine that open it.
 
     The file is created on first use; it may be that of an `SQLiteStore`. At most `size` keys are stored. `busy_timeout` is
-    how long, in seconds, a write waits for other processes. Keys expire by the system clock, as signatures do: where it
-    jumps ahead and back, keys of signatures that are still valid may be lost. Each call is one write transaction. No keys
-    are lost when a process is killed; the newest may be lost on power failure. Safe to use from any thread, in any number
-    of processes, and before and after a fork.
+    how long, in seconds, a write waits for other processes. Keys expire by the system clock, as signatures do, and are not
+    removed before it has been stable in this process for as long as a key is valid. Each call is one write transaction. No
+    keys are lost when a process is killed; the newest may be lost on power failure. Safe to use from any thread, in any
+    number of processes, and before and after a fork.
 
     Raises:
         ValueError: `path` does not name a file, or another argument is out of range.
@@ -46,6 +49,9 @@ class SQLiteReplayCache:
         if busy_timeout < 0:
             raise ValueError(f"busy_timeout must not be negative, not {busy_timeout}")
         self._size = size
+        #: By how much the system clock is ahead of the monotonic one, and since when.
+        self._ahead = self._since = 0.0
+        self._is_stable_for(0.0)
         self._database = Database(
             str(Path(name).absolute()),
             busy_timeout=busy_timeout,
@@ -56,10 +62,11 @@ class SQLiteReplayCache:
 
     def add(self, key: str, ttl: float, *, evict: bool) -> bool:
         """See `ReplayCache.add`."""
-        now = time.time()
+        now, stable = time.time(), self._is_stable_for(ttl)
 
         def work(connection: sqlite3.Connection) -> bool:
-            connection.execute(_EXPIRE, (now,))
+            if stable:
+                connection.execute(_EXPIRE, (now,))
             if connection.execute(_KNOWN, (key,)).fetchone():
                 return False
             surplus = connection.execute(_COUNT).fetchone()[0] + 1 - self._size
@@ -69,6 +76,15 @@ class SQLiteReplayCache:
             return True
 
         return self._database.write(work)
+
+    def _is_stable_for(self, ttl: float) -> bool:
+        """Whether the system clock was not stepped in the last `ttl` seconds, as far as calls of this process have seen."""
+        now = time.monotonic()
+        ahead = time.time() - now
+        if abs(ahead - self._ahead) > _TOLERANCE:
+            self._since = now
+        self._ahead = ahead
+        return now - self._since >= ttl
 
     def discard(self, key: str) -> None:
         """See `ReplayCache.discard`."""
