@@ -116,8 +116,11 @@ class WorkerMembership(Component):
             # A process that could not write its own heartbeat cannot judge those of others.
             self.join()
         while self._joined and not self._closed:
+            asked = time.monotonic()
             lost = self._workers.claim_lost(self._beat, now=self._time_of_store())
-            if lost is None or not (lost.left or self._clock_is_steady()):
+            # A claim that waited for a connection was judged by a time before the newest leases, which looked like those of another clock.
+            late = time.monotonic() - asked > self.lease
+            if lost is None or not (lost.left or (not late and self._clock_is_steady())):
                 break
             self._reap(lost)
         return self._beat

@@ -20,10 +20,10 @@ import pytest
 from a2a_sync import Client, Task
 from a2a_sync.engine.membership import WorkerMembership
 from a2a_sync.stores import PostgresStore, open_pubsub
-from a2a_sync.stores.base import HeldRun, Owner
+from a2a_sync.stores.base import Expiry, HeldRun, LostWorker, Owner
 from a2a_sync.stores.postgres import schema
 from a2a_sync.stores.redispubsub import RedisPubSub
-from a2a_sync.testing.storecontract.making import MINE, begin, chunk
+from a2a_sync.testing.storecontract.making import MINE, begin, chunk, done, waiting
 from a2a_sync.types import TaskArtifactUpdateEvent, TaskState, new_id
 from tests.engine import TIMEOUT
 from tests.engine.test_bridge import (
@@ -222,6 +222,53 @@ def test_a_clock_of_the_database_that_is_set_kills_no_worker(
         assert abs(living._ahead - workers[3]._ahead) < 60
         assert lost.empty()
         assert stores[0].workers.holds(held[0])
+
+
+def test_a_process_that_waits_long_for_a_connection_takes_no_living_worker_for_dead(store_url: str) -> None:
+    lost: queue.Queue[HeldRun] = queue.Queue()
+    with closing(PostgresStore(store_url)) as living, closing(PostgresStore(store_url, pool=1)) as busy:
+        own, watcher = (WorkerMembership(store.workers, lost.put, beat=0.5) for store in (living, busy))
+        with closing(own), closing(watcher):
+            own.join()
+            held = begin(living).token
+            watcher.join()
+            wait_until(lambda: watcher._time_of_store() is not None)
+            pool = busy._database._pool
+            for _ in range(3):
+                connection, generation = pool.lease(time.monotonic() + TIMEOUT)
+                time.sleep(2.0)  # four beats
+                pool.give_back(connection, generation)
+            assert lost.empty()
+            own._halt()
+            assert lost.get(timeout=TIMEOUT).token == held
+
+
+def test_runs_of_a_worker_that_left_are_claimed_again_after_a_clock_of_the_database_went_back(
+    store_url: str, clock: Callable[[float], None]
+) -> None:
+    url = f"{store_url}?options=-csearch_path%3Dstepped,pg_catalog"
+    with ExitStack() as stack:
+        leaving, reaper, other = (stack.enter_context(closing(PostgresStore(url))).workers for _ in range(3))
+        for worker in (leaving, reaper, other):
+            worker.beat(1.0)
+        leaving.leave()
+        assert reaper.claim_lost(1.0, now=None) == LostWorker(leaving.id, True)
+        clock(-3600.0)
+        assert other.claim_lost(1.0, now=None) == LostWorker(leaving.id, True)
+
+
+def test_a_task_that_ends_while_the_clock_of_its_process_is_behind_is_not_old_for_others(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    week = 7 * 86_400_000
+    now = time.time_ns() // 1_000_000
+    expiry = Expiry(now=None, ended=now - week, waiting=now - week, replay=now - week)
+    with closing(PostgresStore(store_url)) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr("a2a_sync.concurrency.clock.time_ns", lambda: time.time_ns() - 8 * 86_400_000_000_000)
+            tasks = [done(store), waiting(store, at=None)]
+        assert store.sweep(expiry).removed == 0
+        assert set(store.versions(tasks)) == set(tasks)
 
 
 # -- messages that are lost -----------------------------------------------------------------------------------------------

@@ -287,6 +287,8 @@ def migration(prefix: str, version: int) -> Iterator[str]:
 
 #: The clock of the server, in seconds since 1970. It stands still during a statement, so indexes can be searched with it.
 _CLOCK = "extract(epoch FROM statement_timestamp())::float8"
+#: When a task came to rest: by the clock that is ahead, as a process whose clock is behind would make it look old to the others.
+_REST_MS = f"greatest(%(now_ms)s, floor({_CLOCK} * 1000)::bigint)"
 _TASK_HEAD = ", ".join(f"task.{column}" for column in HEAD.split(", "))
 _CALLS = (
     "put AS (INSERT INTO {p}entries (task, number, kind, at_ms, body) SELECT head.key,"
@@ -329,10 +331,10 @@ _METADATA = ", metadata = %(metadata)b"
 _COUNT_ALL = ", counted = bytes + %(size)s"
 _COUNT_MUCH = f", counted = CASE WHEN bytes + %(size)s > counted + {COUNT_AFTER} THEN bytes + %(size)s ELSE counted END"
 _FREE = (
-    f", token = NULL, worker = NULL, rest_ms = %(now_ms)s, bulky = version + %(n)s::int - compacted >= {COMPACT_FROM}"
+    f", token = NULL, worker = NULL, rest_ms = {_REST_MS}, bulky = version + %(n)s::int - compacted >= {COMPACT_FROM}"
 )
 _HOLD = (
-    ", token = %(new_token)s, worker = %(worker)s, rest_ms = %(now_ms)s, hooked = hooked OR %(hooked)s,"
+    f", token = %(new_token)s, worker = %(worker)s, rest_ms = {_REST_MS}, hooked = hooked OR %(hooked)s,"
     " asked = CASE WHEN %(asked)s > 0 THEN version + %(asked)s::int ELSE 0 END"
 )
 _FITS = " AND (%(max_bytes)s::bigint IS NULL OR task.bytes + %(size)s <= %(max_bytes)s)"
@@ -422,7 +424,7 @@ class Statements:
         " status, metadata, version, message, artifacts, asked, hooked, bytes, counted, token, worker, created_ms,"
         " rest_ms, write) VALUES (%(id)s, %(scope)b, %(tenant)s, %(owner)s, %(account)s, %(context)s, %(state)s,"
         " %(ended)s, %(status_ms)s, %(status)b, %(metadata)b, %(n)s, %(last_message)s, %(artifacts)s, %(asked)s,"
-        " %(hooked)s, %(size)s, %(size)s, %(new_token)s, %(worker)s, %(now_ms)s, %(now_ms)s, %(write)s)"
+        f" %(hooked)s, %(size)s, %(size)s, %(new_token)s, %(worker)s, %(now_ms)s, {_REST_MS}, %(write)s)"
         " ON CONFLICT (id) DO NOTHING RETURNING key, version)"
     )
     sent = (
@@ -567,7 +569,7 @@ class Statements:
     # A lease that begins in the future was granted before the clock was set back.
     claim_worker: str = (
         "WITH found AS (SELECT id FROM {p}workers WHERE id <> %(own)s AND"
-        f" ((gone AND until < {_CLOCK}) OR (NOT gone AND until < %(now)s::float8)"
+        f" ((gone AND (until < {_CLOCK} OR until - 2 * lease > {_CLOCK})) OR (NOT gone AND until < %(now)s::float8)"
         " OR (NOT gone AND until - 2 * lease > %(now)s::float8)) LIMIT 1 FOR UPDATE SKIP LOCKED)"
         f" UPDATE {{p}}workers AS worker SET until = {_CLOCK} + %(lease)s::float8, lease = %(lease)s::float8,"
         " reaper = %(own)s FROM found WHERE worker.id = found.id RETURNING worker.id, worker.gone"
