@@ -47,6 +47,7 @@ from a2a_sync.gunicorn import (  # noqa: E402
 )
 from a2a_sync.gunicorn.buffers import CHUNK_BYTES, MAX_HEAD_BYTES, MAX_SMALL_CHUNKS, connection_limit  # noqa: E402
 from a2a_sync.wsgi.connection import is_closed  # noqa: E402
+from a2a_sync.wsgi.process import Site  # noqa: E402
 
 __all__ = [
     "child_exit",
@@ -82,6 +83,9 @@ def post_worker_init(worker: Any) -> None:
     """
     _for_threads.post_worker_init(worker)
     worker.worker_connections = connection_limit(worker.worker_connections)
+    if isinstance(worker.wsgi, Site):
+        # Each connection has a greenlet: streams leave some to other clients.
+        worker.wsgi.reserve(worker.worker_connections)
     RequestParser.mesg_class = _Request
     if worker.cfg.is_ssl:
         # The server of gevent would wait for each handshake without a limit, before `handle`.
@@ -103,25 +107,28 @@ class _Request(Request):  # type: ignore[misc]
 
 
 def _track_idle(worker: Any, handle: Any) -> Any:
-    """Wrap `handle`, which serves a connection on its own greenlet: at the limit, the longest idle ones are evicted."""
-    served = 0
+    """Wrap `handle`, which serves a connection on its own greenlet."""
+    worker.a2a_served = 0
 
     def tracked(listener: Any, client: socket.socket, address: Any) -> None:
-        nonlocal served
-        served += 1
+        worker.a2a_served += 1
+        _evict(worker)
         _idle[getcurrent()] = client
         try:
-            if served >= worker.worker_connections:
-                # The last one is the new connection itself.
-                for one in list(_idle.values())[:-1][: max(1, served // _EVICTED_SHARE)]:
-                    with contextlib.suppress(OSError):
-                        one.shutdown(socket.SHUT_RDWR)
             handle(listener, client, address)
         finally:
-            served -= 1
+            worker.a2a_served -= 1
             _idle.pop(getcurrent(), None)
 
     return tracked
+
+
+def _evict(worker: Any) -> None:
+    """Close the connections that have been idle for longest, if the worker can accept no more."""
+    if worker.a2a_served >= worker.worker_connections:
+        for one in list(_idle.values())[: max(1, worker.a2a_served // _EVICTED_SHARE)]:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
 
 def _after_handshake(worker: Any, handle: Any) -> Any:
@@ -186,6 +193,8 @@ def post_request(worker: Any, req: Any, environ: Any, resp: Any) -> None:
     # Also if the worker is stopping: gunicorn decided to keep the connection before it called the app.
     if "gunicorn.socket" in environ:
         _idle[getcurrent()] = environ["gunicorn.socket"]
+        # Else none would be accepted until one of the idle ones ends, if all were busy when the last one was accepted.
+        _evict(worker)
     # Yield: otherwise thousands of pipelined requests would be answered before any other connection gets a turn.
     sleep(0)
 

@@ -8,6 +8,7 @@ import select
 import socket
 import threading
 import time
+from collections import Counter
 from contextlib import ExitStack, suppress
 from functools import partial
 from http.client import HTTPResponse
@@ -15,9 +16,10 @@ from http.client import HTTPResponse
 import pytest
 import requests
 
+from a2a_sync import Client
 from a2a_sync.gunicorn.buffers import IncomingRequest, is_whole
 from tests.engine import eventually
-from tests.hostile.slow import abandon, closed, connect, head
+from tests.hostile.slow import abandon, call, closed, connect, head
 from tests.live import LiveServer, gunicorn, gunicorn_gevent
 from tests.stopwatch import Stopwatch
 from tests.wsgi import CARD, message, rpc
@@ -195,6 +197,18 @@ def test_a_flood_of_idle_connections_does_not_block_other_clients(kind: str, use
         assert card_time(server) < 5
         eventually(lambda: sum(map(closed, attackers)) >= 100, "the oldest connections are closed")
         assert pid_of_worker(server) == worker
+
+
+def test_streams_leave_connections_of_a_gevent_worker_to_other_clients() -> None:
+    with gunicorn_gevent("tests.agents.worker:app", "--worker-connections", "32") as server, ExitStack() as stack:
+        task = stack.enter_context(Client(server.url)).send("ask")
+        streams = [stack.enter_context(socket.create_connection(server.address, timeout=60)) for _ in range(40)]
+        for stream in streams:
+            stream.sendall(call("SubscribeToTask", {"id": task.id}))
+        assert card_time(server) < 5
+        statuses = Counter(stream.recv(12)[9:] for stream in streams)
+        assert statuses[b"200"] == 28
+        assert statuses[b"429"] >= 4
 
 
 @pytest.mark.parametrize("kind", SERVERS)

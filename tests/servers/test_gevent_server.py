@@ -18,6 +18,7 @@ import pytest
 import requests
 
 from a2a_sync import Client, Task, TaskState
+from a2a_sync.gunicorn import worker_connections
 from a2a_sync.gunicorn.buffers import connection_limit
 from tests.engine import Background, eventually
 from tests.live import LiveServer, gunicorn_gevent
@@ -99,7 +100,9 @@ def test_disconnected_streams_release_their_greenlets(server: LiveServer) -> Non
 def test_a_thousand_streams_in_one_process_end_and_use_little_memory(
     server: LiveServer, record_property: pytest.RecordProperty
 ) -> None:
-    count = min(990, connection_limit(1000) - 10)  # below the limit, because the test streams too
+    count = min(
+        990, connection_limit(worker_connections) * 7 // 8 - 10
+    )  # below the limit, because the test streams too
     with Client(server.url) as client, ExitStack() as stack:
         process = worker_pid(server)
         task_id, _ = begin(client, "wait")
