@@ -46,7 +46,7 @@ from a2a_sync.gunicorn import (  # noqa: E402
     worker_exit,
 )
 from a2a_sync.gunicorn.buffers import CHUNK_BYTES, MAX_HEAD_BYTES, MAX_SMALL_CHUNKS, connection_limit  # noqa: E402
-from a2a_sync.wsgi.connection import is_closed  # noqa: E402
+from a2a_sync.wsgi.connection import incoming_bodies, is_closed  # noqa: E402
 from a2a_sync.wsgi.process import Site  # noqa: E402
 
 __all__ = [
@@ -124,11 +124,15 @@ def _track_idle(worker: Any, handle: Any) -> Any:
 
 
 def _evict(worker: Any) -> None:
-    """Close the connections that have been idle for longest, if the worker can accept no more."""
+    """If the worker can accept no more connections, close those idle for longest, or else those that wait for bodies."""
     if worker.a2a_served >= worker.worker_connections:
-        for one in list(_idle.values())[: max(1, worker.a2a_served // _EVICTED_SHARE)]:
+        count = max(1, worker.a2a_served // _EVICTED_SHARE)
+        idle = list(_idle.values())[:count]
+        for one in idle:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+        if not idle:
+            incoming_bodies.abort(count)
 
 
 def _after_handshake(worker: Any, handle: Any) -> Any:
@@ -193,14 +197,14 @@ def post_request(worker: Any, req: Any, environ: Any, resp: Any) -> None:
     # Also if the worker is stopping: gunicorn decided to keep the connection before it called the app.
     if "gunicorn.socket" in environ:
         _idle[getcurrent()] = environ["gunicorn.socket"]
-        # Else none would be accepted until one of the idle ones ends, if all were busy when the last one was accepted.
-        _evict(worker)
     # Yield: otherwise thousands of pipelined requests would be answered before any other connection gets a turn.
     sleep(0)
 
 
 def _end_idle_connections(worker: Any) -> None:
     while worker.alive:
+        # Those that were busy when the last connection was accepted may be idle now.
+        _evict(worker)
         time.sleep(_for_threads._CHECK_INTERVAL)
     time.sleep(_KEEPALIVE_SECONDS)
     # Repeat until the process ends: a connection becomes idle when its response has been written.

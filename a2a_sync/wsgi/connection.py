@@ -14,6 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from a2a_sync.auth.request import PeerCertificate
@@ -246,6 +247,13 @@ class HeldBytes:
                 surplus.append(stalled)
         for stalled in surplus:
             stalled.abort()
+
+    def abort(self, count: int) -> None:
+        """Abort that many of the connections."""
+        with self._lock:
+            first = list(islice(self._bytes, count))
+        for connection in first:
+            connection.abort()
 
     def progress(self, connection: Abortable) -> None:
         """The client has read a piece."""

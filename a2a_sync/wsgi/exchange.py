@@ -220,6 +220,7 @@ class Exchange:
         if self._connection.waits_for_reads:
             self._connection.limit(self._limits.body_idle_timeout)
             ticket = self._body_deadline.begin(self._connection)
+            incoming_bodies.add(self._connection, 0)
         try:
             body = self._read_unsized(most + 1) if length is None else self._read(length)
         except OverloadedError:

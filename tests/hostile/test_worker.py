@@ -199,6 +199,16 @@ def test_a_flood_of_idle_connections_does_not_block_other_clients(kind: str, use
         assert pid_of_worker(server) == worker
 
 
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_flood_of_incomplete_bodies_does_not_block_other_clients(kind: str) -> None:
+    limits = {"LARGE_LIMITS": json.dumps({"body_idle_timeout": 600, "body_timeout": 600})}
+    with SERVERS[kind](APP, "--worker-connections", "64", environment=limits) as server, ExitStack() as stack:
+        for _ in range(100):
+            attacker = stack.enter_context(socket.create_connection(server.address, timeout=60))
+            attacker.sendall(head(1000) + b"{")
+        assert card_time(server) < 5
+
+
 def test_streams_leave_connections_of_a_gevent_worker_to_other_clients() -> None:
     with gunicorn_gevent("tests.agents.worker:app", "--worker-connections", "32") as server, ExitStack() as stack:
         task = stack.enter_context(Client(server.url)).send("ask")
