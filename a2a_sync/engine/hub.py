@@ -7,7 +7,6 @@ cursor. No user code and no store is called under a lock of this module.
 
 from __future__ import annotations
 
-import queue
 import random
 import threading
 import time
@@ -306,18 +305,18 @@ class Waiter(Signal, Closes):
         self._hub.remove(self.task_id, self)
 
 
-class Subscription:
-    """A bounded queue of batches for one stream of one task."""
+class Subscription(Signal):
+    """A bounded queue of batches for one stream of one task.
 
-    __slots__ = ("_error", "_hub", "_missed", "_queue", "_size", "_task_id", "on_wake", "stopped")
+    A `queue.SimpleQueue` would need 2 KB more on gevent. ``on_wake`` is called after each change that `take` would return.
+    """
+
+    __slots__ = ("_batches", "_error", "_hub", "_missed", "_size", "stopped")
 
     def __init__(self, hub: EventHub, task_id: str, *, size: int) -> None:
-        #: Called after each change that `take` would return; it does not block or raise.
-        self.on_wake: Callable[[], None] | None = None
+        super().__init__(task_id)
         self._hub = hub
-        self._task_id = task_id
-        # Faster than a queue that has a bound of its own.
-        self._queue: queue.SimpleQueue[TaskBatch | None] = queue.SimpleQueue()
+        self._batches: list[TaskBatch] = []
         self._size = size
         self._missed = False
         self._error: AgentError | None = None
@@ -327,10 +326,9 @@ class Subscription:
 
     def offer(self, batch: TaskBatch) -> None:
         # Writers that come at once may each go past the bound by one.
-        if self._queue.qsize() < self._size:
-            self._queue.put(batch)
-            if self.on_wake is not None:
-                self.on_wake()
+        if len(self._batches) < self._size:
+            self._batches.append(batch)
+            self.wake()
         else:
             self.hint()
 
@@ -348,20 +346,20 @@ class Subscription:
         Raises:
             AgentError: the run is over and its end could not be stored; what came before was taken already.
         """
+        waits = timeout > 0 and not (self._batches or self._missed or self.stopped or self._error is not None)
+        # Cleared before the batches are read and set only after a change, so nothing is missed between the two.
+        self._signal.acquire(timeout=timeout if waits else 0)
         entries: list[Entry] = []
         ended = False
-        try:
-            waits = timeout > 0 and not (self._missed or self.stopped or self._error is not None)
-            batch = self._queue.get(waits, timeout)
-            while batch is not None:
-                entries += batch.entries
-                ended = batch.ended
-                batch = self._queue.get_nowait()
-        except queue.Empty:
-            pass
+        # A writer may append meanwhile.
+        count = len(self._batches)
+        for batch in self._batches[:count]:
+            entries += batch.entries
+            ended = batch.ended
+        del self._batches[:count]
         if self._error is not None and not entries:
             raise self._error
-        # Cleared before the log is read and set only after an append, so nothing is missed between the two.
+        # The same holds for the log.
         missed, self._missed = self._missed, False
         return entries, ended, missed
 
@@ -372,22 +370,19 @@ class Subscription:
 
     def catch_up(self) -> None:
         """As `hint`, and the log is read again for it: another process may have stored entries that are not known here."""
-        self._hub.note_publication(self._task_id)
+        self._hub.note_publication(self.task_id)
         self.hint()
 
     def read_log(self, after: int, load: Callable[[], LogPage]) -> LogPage:
         """See `EventHub.read_log`."""
-        return self._hub.read_log(self._task_id, after, load)
+        return self._hub.read_log(self.task_id, after, load)
 
     def wake(self) -> None:
         """Wake a `take` that is blocked now."""
-        if self._queue.qsize() < self._size:
-            self._queue.put(None)
-        if self.on_wake is not None:
-            self.on_wake()
+        super().hint()
 
     def close(self) -> None:
-        self._hub.remove(self._task_id, self)
+        self._hub.remove(self.task_id, self)
 
 
 class TaskEventStream:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 
 import pytest
@@ -263,26 +262,32 @@ def test_an_overflow_that_nothing_follows_is_noticed_at_once(log):
 def test_a_queue_that_was_emptied_in_the_moment_it_overflowed_wakes_its_reader(log):
     stream = log.stream(size=1)
 
-    class EmptiedBehindTheLook(queue.SimpleQueue):
+    subscription, reading, waits = stream._subscription, [], threading.Event()
+    writer = threading.current_thread()
+
+    class EmptiedBehindTheLook(list):
         """It looks full once; its reader has emptied it before that answer is used, and waits."""
 
-        def __init__(self):
-            self.waits, self.reading = threading.Event(), []
-
-        def qsize(self):
-            if self.reading:
-                return super().qsize()
-            self.reading.append(Background(lambda: stream.poll(TIMEOUT)))
-            assert self.waits.wait(TIMEOUT)
+        def __len__(self):
+            if threading.current_thread() is not writer or reading:
+                return super().__len__()
+            reading.append(Background(lambda: stream.poll(TIMEOUT)))
+            assert waits.wait(TIMEOUT)
             return 1
 
-        def get(self, *args):
-            self.waits.set()
-            return super().get(*args)
+    class Signal:
+        """Says when the reader waits."""
 
-    waiting = stream._subscription._queue = EmptiedBehindTheLook()
+        release = subscription._signal.release
+
+        def acquire(self, *, timeout):
+            waits.set()
+            return signal.acquire(timeout=timeout)
+
+    signal, subscription._signal = subscription._signal, Signal()
+    subscription._batches = EmptiedBehindTheLook()
     log.append(chunk())
-    items = waiting.reading[0].result(TIMEOUT / 2)
+    items = reading[0].result(TIMEOUT / 2)
     assert numbers(items or stream.poll(0)) == [4]
 
 
