@@ -18,8 +18,18 @@ from a2a_sync.card import (
     SecurityScheme,
 )
 from a2a_sync.errors import PermissionDeniedError, UnauthenticatedError
-from a2a_sync.operations import OPERATIONS, AnyOperation, Call, Endpoint, Principal, RequestT, ResultT
+from a2a_sync.operations import (
+    CREATE_PUSH_CONFIG,
+    OPERATIONS,
+    AnyOperation,
+    Call,
+    Endpoint,
+    Principal,
+    RequestT,
+    ResultT,
+)
 from a2a_sync.telemetry.logs import get_logger
+from a2a_sync.types import SendMessageRequest
 
 logger: Final = get_logger(__name__)
 
@@ -33,7 +43,8 @@ class Admission:
     """Admits requests that fulfil `auth`, to the operations that the caller's scopes allow.
 
     `scopes` are those that each operation needs, by its name (``"CancelTask"``; ``"*"`` for all): a list, or text with
-    blanks. Those of SendMessage also apply to SendStreamingMessage, and the reverse, where only one is listed.
+    blanks. Those of SendMessage also apply to SendStreamingMessage, and the reverse, where only one is listed. A send with
+    a webhook needs those of CreateTaskPushNotificationConfig too.
 
     Raises:
         ValueError: an operation does not exist.
@@ -89,7 +100,9 @@ class Admission:
         """Wrap `endpoint`: each caller needs the scopes of the operation. Calls inside the process need none."""
 
         def authorized(call: Call[RequestT, ResultT]) -> ResultT:
-            needed, principal = self._scopes_of_each.get(call.operation), call.context.principal
+            needed, principal = self._scopes_of_each.get(call.operation, ()), call.context.principal
+            if isinstance(call.request, SendMessageRequest) and _sets_webhook(call.request):
+                needed = tuple(dict.fromkeys((*needed, *self._scopes_of_each.get(CREATE_PUSH_CONFIG, ()))))
             if needed and principal is not None:
                 _check_scopes(needed, principal)
             return endpoint(call)
@@ -134,6 +147,11 @@ def _merge(first: Principal, second: Principal) -> Principal:
     """One caller that two authenticators know: the id of the first, the scopes of both."""
     scopes = tuple(dict.fromkeys((*first.scopes, *second.scopes)))
     return Principal(id=first.id, scopes=scopes, claims={**second.claims, **first.claims})
+
+
+def _sets_webhook(request: SendMessageRequest) -> bool:
+    configuration = request.configuration
+    return configuration is not None and configuration.task_push_notification_config is not None
 
 
 def _check_scopes(needed: Sequence[str], principal: Principal) -> None:

@@ -93,7 +93,8 @@ class A2AApp(Site):
         auth: how callers authenticate: authenticators such as `BearerAuth`, combined by ``&`` and ``|``, or a function
             of an `AuthRequest`.
         required_scopes: the scopes that each operation requires, by the name of the operation (``"*"``: all). If only
-            one of SendMessage and SendStreamingMessage is listed, its scopes apply to both.
+            one of SendMessage and SendStreamingMessage is listed, its scopes apply to both. A send that sets a webhook needs
+            those of CreateTaskPushNotificationConfig too.
         owner: a function of a `Call` that returns the owner of its tasks: the id of a principal or any other id. Without
             it each caller owns its own tasks.
         debug: for development: failed tasks and internal errors show the traceback of an unexpected exception to the

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, AgentCard, Client
+from a2a_sync import A2AApp, Agent, AgentCard, Client, PushOptions
 from a2a_sync.auth.policy import Authenticator, FrameworkAuth
 from a2a_sync.auth.request import AuthRequest
 from a2a_sync.auth.schemes import ApiKeyAuth, BasicAuth, BearerAuth, MTLSAuth
@@ -372,6 +372,22 @@ def test_an_operation_asks_for_its_scopes() -> None:
         'Bearer realm="agent", error="insufficient_scope", scope="use read write"'
     )
     assert everywhere.status == 403
+
+
+@pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_a_webhook_in_a_send_needs_the_scopes_of_webhooks(operation: str, version: str) -> None:
+    config = {"url": "https://hooks.example.com/x"}
+    if version == "0.3":
+        operation = {"SendMessage": "message/send", "SendStreamingMessage": "message/stream"}[operation]
+        sent = {**message_v03("hi"), "configuration": {"pushNotificationConfig": config}}
+    else:
+        sent = {**message(), "configuration": {"taskPushNotificationConfig": config}}
+    scopes = {"CreateTaskPushNotificationConfig": "write"}
+    with served(BearerAuth(SCOPED), required_scopes=scopes, push=PushOptions(sender=lambda request: None)) as peer:
+        refused = peer.call(operation, sent, headers={**bearer("r"), "A2A-Version": version})
+        assert (refused.status, refused.error["data"][0]["metadata"]) == (403, {"missingScopes": "write"})
+        assert peer.call(operation, sent, headers={**bearer("rw"), "A2A-Version": version}).status == 200
 
 
 def test_a_way_asks_for_scopes_of_its_own() -> None:
