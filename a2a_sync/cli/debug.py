@@ -103,7 +103,9 @@ def _show(head: str, value: object) -> None:
     print_status(f"debug: {head} {text[:_MAX_SHOWN]}{more}".rstrip(), dim=True)
 
 
-def _without_secrets(value: object) -> object:
+def _without_secrets(value: object, name: str = "") -> object:
     if isinstance(value, dict):
-        return {name: "***" if name in _SECRETS else _without_secrets(inner) for name, inner in value.items()}
-    return [_without_secrets(inner) for inner in value] if isinstance(value, list) else value
+        return {name: "***" if name in _SECRETS else _without_secrets(inner, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(inner) for inner in value]
+    return _QUERY.sub("?***", value) if name == "url" and isinstance(value, str) else value

@@ -289,7 +289,7 @@ class ClientCredentials(RefreshingAuth):
 
     It is fetched before it is needed, renewed before it expires, and fetched again when the agent refuses it. One object may be
     shared by clients and threads: one thread fetches, the others wait or use the current token. The secret is sent to
-    `token_url` only.
+    `token_url` only, over connections with the ``verify=`` or ``session=`` of the client that needs the token.
 
     Parameters:
         token_url: the URL of the token server. It is never taken from a card, which could send the secret anywhere.
