@@ -47,11 +47,17 @@ class Admission:
     a webhook needs those of CreateTaskPushNotificationConfig too.
 
     Raises:
-        ValueError: an operation does not exist.
+        ValueError: an operation does not exist, or subjects of several issuers would be the same caller.
     """
 
     def __init__(self, auth: Auth, scopes: Scopes | None = None) -> None:
         self._alternatives = as_requirement(auth).alternatives
+        # The id is that of the first of each.
+        if len({issuer for first, *_ in self._alternatives for issuer in first.subject_issuers}) > 1:
+            raise ValueError(
+                "several issuers may use the same subject for different callers: give each JWTAuth an identify= that"
+                " distinguishes them"
+            )
         self._scopes_of_all, self._scopes_of_each = _parse_scopes(scopes or {})
         self._names = _unique_names(one for alternative in self._alternatives for one in alternative)
         self._challenges = tuple(dict.fromkeys(filter(None, map(_challenge, self._names.values()))))

@@ -25,7 +25,7 @@ class JWTAuth(Authenticator):
     """``Authorization: Bearer`` with a JSON Web Token. Needs the extra ``jwt``.
 
     The subject (``sub``) is the caller's id, ``scope`` or ``scp`` are the scopes, all claims are ``context.user.claims``.
-    Two issuers may use the same subject: with several, give each an `identify` that distinguishes them.
+    Two issuers may use the same subject: with several, in one or in a combination, an `identify` is needed that distinguishes them.
 
     Parameters:
         issuer: the required issuer (``iss``), or several.
@@ -75,6 +75,9 @@ class JWTAuth(Authenticator):
         self._leeway = leeway
         self._identify = identify or (lambda claims: claims["sub"])
         self._algorithms = _check_algorithms(algorithms, SYMMETRIC if isinstance(key, bytes) else ALGORITHMS)
+        self.subject_issuers: tuple[str, ...] = (
+            () if identify else (issuer,) if isinstance(issuer, str) else tuple(issuer)
+        )
         self._required = ["exp", "iss", "aud", *([] if identify else ["sub"])]
         if jwks_url is not None:
             self._key_set: KeySet | None = guarded_key_set(jwks_url, url_guard)

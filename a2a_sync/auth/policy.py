@@ -56,11 +56,13 @@ class Authenticator(Requirement):
         name: the name of the scheme in the card.
         scheme: the card's description of it; None for a way that clients cannot use by themselves.
         scopes: the scopes that every caller authenticated in this way needs.
+        subject_issuers: the issuers of tokens whose subjects are ids of callers as they are.
     """
 
     name = "custom"
     scheme: SecurityScheme | None = None
     scopes: tuple[str, ...] = ()
+    subject_issuers: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         super().__init__(((self,),))

@@ -7,7 +7,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jwt
@@ -16,7 +16,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from a2a_sync import URLGuard
+from a2a_sync.auth.admission import Admission
 from a2a_sync.auth.jwt_auth import JWTAuth
+from a2a_sync.auth.schemes import ApiKeyAuth
 from a2a_sync.errors import UnsafeURLError
 from a2a_sync.operations import Principal
 from tests.auth.test_admission import bearer, caller_of, served
@@ -83,10 +85,29 @@ def test_scopes_are_read_in_the_ways_that_there_are(claims: dict[str, Any], scop
         assert caller_of(one, bearer(token(**claims)))["scopes"] == scopes
 
 
+def by_issuer(claims: Mapping[str, Any]) -> str:
+    return f"{claims['iss']}|{claims['sub']}"
+
+
 def test_several_issuers_and_audiences_can_be_named() -> None:
-    auth = fixed(issuer=["https://other.example.com/", ISSUER], audience=["x", AUDIENCE])
+    auth = fixed(issuer=["https://other.example.com/", ISSUER], audience=["x", AUDIENCE], identify=by_issuer)
     with served(auth) as one:
-        assert caller_of(one, bearer(token(aud=["y", AUDIENCE])))["id"] == "ada"
+        assert caller_of(one, bearer(token(aud=["y", AUDIENCE])))["id"] == f"{ISSUER}|ada"
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        lambda: fixed(issuer=["https://other.example.com/", ISSUER]),
+        lambda: fixed() | fixed(issuer="https://other.example.com/"),
+        lambda: fixed() | (fixed(issuer="https://other.example.com/") & ApiKeyAuth({"k": "robot"}, header="X-Key")),
+    ],
+)
+def test_equal_subjects_of_two_issuers_are_not_one_caller(auth: Callable[[], Any]) -> None:
+    with pytest.raises(ValueError, match="several issuers may use the same subject"):
+        Admission(auth())
+    other = fixed(issuer="https://other.example.com/", identify=by_issuer)
+    Admission(fixed() | other | fixed(audience="another"))
 
 
 def test_a_function_can_identify_the_caller() -> None:

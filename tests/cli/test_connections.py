@@ -169,7 +169,16 @@ def test_debug_shows_no_key_in_a_query_and_no_token_of_a_webhook(run: Run) -> No
     with served(A2AApp(Actor(), auth=ApiKeyAuth({"s3cret": "ada"}, query="key"))) as url:
         shown = run("send", url, "hello", "--debug", "--auth", "s3cret")
         hooked = run(
-            "hooks", url, "x", "--add", "https://hooks.example/?k=t0ken", "--token", "t0ken", "--debug", "--auth", "s3cret"
+            "hooks",
+            url,
+            "x",
+            "--add",
+            "https://hooks.example/?k=t0ken",
+            "--token",
+            "t0ken",
+            "--debug",
+            "--auth",
+            "s3cret",
         )
     assert shown.exit_code == 0
     assert "?***" in shown.stderr
