@@ -141,7 +141,7 @@ def _key_in_jwk(jwk: Mapping[str, Any], kid: str = "") -> TrustedKey:
 
     try:
         key = _public_key(from_jwk(jwk))
-    except (jwt.PyJWTError, ValueError, TypeError) as error:
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError, NotImplementedError) as error:
         raise ValueError(f"a trusted JWK cannot be used: {error}") from None
     kid_of_jwk = jwk.get("kid")
     return _usable(

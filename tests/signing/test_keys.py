@@ -127,6 +127,8 @@ def test_keys_of_a_set_that_are_for_something_else_or_not_known_are_passed_over(
         {**JWK, "key_ops": ["encrypt"]},
         {"kty": "new", "key_ops": 5},
         {"kty": "oct", "k": "c2VjcmV0"},
+        {"kty": "oct"},
+        {**JWK, "alg": "none"},
         {"kty": "new"},
         {**JWK, "x": "!"},
         "junk",
