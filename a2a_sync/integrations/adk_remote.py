@@ -123,7 +123,9 @@ class RemoteAgent(BaseAgent):  # type: ignore[misc]
 
     def _request(self, ctx: Any) -> tuple[Message, dict[str, Any]] | None:
         """The message and the ids of its task and context; None without content."""
-        events = [event for event in ctx.session.events if event.invocation_id == ctx.invocation_id or event.content]
+        # An answer may have no content, and still ends its task. Errors of earlier turns do not count.
+        this = ctx.invocation_id
+        events = [one for one in ctx.session.events if one.invocation_id == this or one.content or not one.error_code]
         own = [place for place, event in enumerate(events) if event.author == self.name and _about(event, _CONTEXT)]
         before = events[own[-1]] if own else None
         ids = {"context_id": self._session_context(ctx) if self._forward_session else None, "task_id": None}

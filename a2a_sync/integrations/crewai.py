@@ -39,6 +39,8 @@ from a2a_sync.types import Role
 try:
     from crewai import Agent, Crew, Flow
     from crewai.agents.agent_executor import AgentExecutor, AgentExecutorState
+    from crewai.agents.cache.cache_handler import CacheHandler
+    from crewai.agents.tools_handler import ToolsHandler
     from crewai.events import crewai_event_bus
     from crewai.events.base_events import BaseEvent
     from crewai.events.event_listener import event_listener
@@ -84,9 +86,13 @@ class CrewBridge(Bridge):
     def events(self, turn: Turn) -> Iterator[BridgeEvent]:
         """Run the crew or agent. A cancel stops it before its next step, call of a model or tool, and at the next token."""
         made: Any = self._given if isinstance(self._given, Agent | Crew) else self._given(turn.context)
-        # `Agent.copy` takes half as long as a run. Tools of MCP servers are added to those of the run.
+        # `Agent.copy` takes half as long as a run. Tools of MCP servers are added to those of the run; results of tools, which other
+        # callers must not get, are kept and cached for it alone.
         alone = isinstance(made, Agent)
-        own = {"tools": list(made.tools or ())} if alone else {}
+        own: dict[str, Any] = {}
+        if alone:
+            cache = CacheHandler() if made.tools_handler.cache else None
+            own = {"tools": list(made.tools or ()), "tools_results": [], "tools_handler": ToolsHandler(cache=cache)}
         served = made.model_copy(update=own) if alone else made.copy() if made is self._given else made
         _refuse_console(served)
         for agent in [served] if alone else served.agents:

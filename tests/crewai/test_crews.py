@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 
 pytest.importorskip("crewai")
 
+from crewai import Agent
 from crewai.agents.agent_executor import AgentExecutorState
+from crewai.tools import tool
 
 from a2a_sync import A2AApp, Client, DataPart, Task, TaskArtifactUpdateEvent, TaskState
 from a2a_sync.integrations.bridge import USAGE
@@ -20,7 +23,7 @@ from a2a_sync.integrations.crewai import CrewBridge
 from a2a_sync.types import TaskStatusUpdateEvent
 from tests.crewai.kit import Kit, Model
 from tests.engine import eventually, texts
-from tests.frameworks.brain import CANARY, INPUT_TOKENS, OUTPUT_TOKENS, TIMEOUT, Price, Tools
+from tests.frameworks.brain import CANARY, INPUT_TOKENS, OUTPUT_TOKENS, SYSTEM, TIMEOUT, Price, Tools
 from tests.frameworks.secrets import bytes_in, spoken, texts_in
 
 S = TaskState
@@ -218,6 +221,31 @@ def test_a_run_of_an_agent_makes_no_class(kit: Kit) -> None:
             gc.enable()
 
 
+@pytest.mark.parametrize("calls_functions", [True, False])
+def test_a_run_of_an_agent_gets_no_results_of_tools_of_another(calls_functions: bool) -> None:
+    said = cycle(["Thought: hm.\nAction: whoami\nAction Input: {}", "Thought: I know.\nFinal Answer: it is done"])
+    asked: list[int] = []
+
+    @tool
+    def whoami() -> str:
+        """Name the caller."""
+        asked.append(len(asked))
+        return f"caller {len(asked)}"
+
+    class Fake(Model):
+        def supports_function_calling(self) -> bool:
+            return calls_functions
+
+        def answer(self, turns: Any) -> Any:
+            return super().answer(turns) if calls_functions else next(said)
+
+    agent = Agent(role="shop", goal="sell", backstory=SYSTEM, llm=Fake(), tools=[whoami], cache=True)
+    with A2AApp(CrewBridge(agent, name="shop")) as app, Client(app) as client:
+        answers = [send(client, "whoami", context_id=context).text for context in ("a", "b")]
+    assert answers == (["Done: caller 1.", "Done: caller 2."] if calls_functions else ["it is done"] * 2)
+    assert (len(asked), agent.tools_results) == (2, [])
+
+
 def test_the_answer_of_a_model_that_only_marks_it_is_streamed_without_the_mark(serve: Any, make: Any) -> None:
     class Marking(Model):
         def supports_function_calling(self) -> bool:
@@ -237,8 +265,6 @@ def test_an_object_that_is_neither_crew_nor_agent_is_refused() -> None:
 
 
 def test_a_remote_agent_is_a_tool(serve: Any, kit: Kit) -> None:
-    from crewai.tools import tool
-
     from a2a_sync import Agent
 
     clerk = Agent("clerk", description="Takes orders.")

@@ -169,6 +169,18 @@ def test_text_answers_a_question_too(remote: Any, mode: Any) -> None:
     assert caller.stored() == ["pizza small"]
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_conversation_continues_after_an_answer_without_content(remote: Any, mode: Any) -> None:
+    def asks(message: Message, context: Any) -> Any:
+        return {"order": InputRequired("which size?"), "large": None}.get(message.text, f"echo: {message.text}")
+
+    caller = Caller(remote(asks), mode)
+    caller.say("order")
+    caller.say("large")
+    caller.say("hello")
+    assert caller.stored()[-1] == "echo: hello"
+
+
 def test_a_conversation_is_one_context_and_each_message_is_sent_once(remote: Any) -> None:
     seen: list[Any] = []
 
