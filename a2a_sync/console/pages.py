@@ -29,6 +29,7 @@ from a2a_sync import jsontext
 from a2a_sync.bindings.registry import BINDINGS
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import by_version
+from a2a_sync.concurrency.quotas import Share
 from a2a_sync.console.access import (
     HEADERS,
     PREFIX,
@@ -167,7 +168,7 @@ class Pages:
         self._version = hashlib.sha256(b"".join(self._static.values())).hexdigest()[:12]
         self._bindings: dict[str, tuple[A2AApp, BindingService]] = {}
         self._forms = BodyDeadline(_FORM_TIMEOUT)
-        self._streams = 0
+        self._streams: Share | None = None
         self._lock = threading.Lock()
         self._templates = Environment(
             loader=FileSystemLoader(_HERE / "templates"),
@@ -621,7 +622,7 @@ class Pages:
         owner, after = place.owner, _number(place.request.args.get("after", ""))
         app.store.head(owner, task_id)
         app.service.start_work()
-        release = self._take_stream(app)
+        release = self._take_stream(app, quota_owner(place.own.id))
 
         def respond(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             connection = Connection(environ, lambda: engine.draining)
@@ -638,24 +639,26 @@ class Pages:
 
         return respond
 
-    def _take_stream(self, app: A2AApp) -> Callable[[], None]:
-        """Take a place for a stream of a page; the returned function releases it (once).
+    def _take_stream(self, app: A2AApp, owner: str) -> Callable[[], None]:
+        """Take a place for a stream of a page of `owner`; the returned function releases it (once).
 
         Raises:
-            OverloadedError: pages hold their share of the streams, or the server has no thread left.
+            OverloadedError: pages hold their share of the streams, the owner holds its own, or the server has no thread left.
         """
         engine = app.service.engine
         with self._lock:
-            if self._streams >= max(1, engine.limits.max_open_streams // _STREAM_SHARE):
+            most = max(1, engine.limits.max_open_streams // _STREAM_SHARE)
+            streams = self._streams = self._streams or engine.quotas.share(most)
+            if not streams.admits(owner):
                 raise OverloadedError("Too many open streams of the console; retry later", retry_after=1.0)
-            self._streams += 1
+            streams.take(owner)
 
         def leave() -> None:
             with self._lock:
-                self._streams -= 1
+                streams.release(owner)
 
         try:
-            release = engine.thread_budget.take_stream()
+            release = engine.thread_budget.take_stream(owner)
         except BaseException:
             leave()
             raise

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,7 @@ from a2a_sync import A2AApp, Agent, AgentHost, Client, HTTPOptions, Limits, Mess
 from a2a_sync.auth import BearerAuth, Principal
 from a2a_sync.console import ConsoleOptions
 from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
+from a2a_sync.limits import OwnerQuota
 from a2a_sync.operations import Webhook
 from a2a_sync.stores import MemoryStore
 from a2a_sync.stores.base import Owner
@@ -659,6 +661,21 @@ def test_pages_beyond_their_share_of_the_streams_are_refused() -> None:
         with browser.get(path) as again:
             assert again.status_code == 200
         assert app.open_streams == 0
+
+
+@pytest.mark.parametrize(("quota", "share"), [(None, 4), (OwnerQuota(max_open_streams=2), 2)])
+def test_one_caller_leaves_streams_of_pages_to_the_next(quota: OwnerQuota | None, share: int) -> None:
+    options: dict[str, Any] = {"limits": Limits(max_open_streams=32), "owner_quota": quota}
+    auth = BearerAuth({"a-token": "ada", "b-token": "bob"})
+    with A2AApp(make_agent(), console=True, auth=auth, **options) as app, ExitStack() as opened:
+
+        def open_streams(token: str, number: int) -> list[int]:
+            browser = as_person(app, token)
+            path = f"/console/a/agent/t/{send(browser, 'ask')['id']}/events"
+            return [opened.enter_context(browser.get(path)).status_code for _ in range(number)]
+
+        assert open_streams("a-token", 8) == [200] * share + [503] * (8 - share)
+        assert open_streams("b-token", 1) == [200]
 
 
 @pytest.mark.parametrize("path", ["login", "a/agent/t/x/enable"])
