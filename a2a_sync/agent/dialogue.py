@@ -66,7 +66,8 @@ class Dialogue:
     def __init__(self, beginning: Message, recorded: Sequence[tuple[Message, Message]] = ()) -> None:
         self.beginning = beginning
         self._recorded = recorded
-        self._asked = 0
+        #: How many questions have been asked.
+        self.asked: int = 0
 
     @classmethod
     def of(cls, history: Sequence[Message], incoming: Message) -> Dialogue:
@@ -86,24 +87,19 @@ class Dialogue:
         Raises:
             DialogueChanged: the earlier run asked another question at this point.
         """
-        self._asked += 1
-        if self._asked > len(self._recorded):
+        self.asked += 1
+        if self.asked > len(self._recorded):
             return None
-        asked, answer = self._recorded[self._asked - 1]
+        asked, answer = self._recorded[self.asked - 1]
         if asked.text != question.text:
-            change = f"question {self._asked} was {_abbreviated(asked.text)} and is now {_abbreviated(question.text)}"
+            change = f"question {self.asked} was {_abbreviated(asked.text)} and is now {_abbreviated(question.text)}"
             logger.error("a dialogue cannot continue: %s", change)
             raise DialogueChanged(f"This dialogue cannot continue: {change}. Please begin again.")
         return Answer(answer)
 
     def mark(self, options: Sequence[str] = ()) -> dict[str, JSON]:
         """The metadata of the newest question: its number and `options`."""
-        return {"number": self._asked, **({"options": list(options)} if options else {})}
-
-    @property
-    def asked(self) -> int:
-        """The number of the newest question."""
-        return self._asked
+        return {"number": self.asked, **({"options": list(options)} if options else {})}
 
 
 def asks(metadata: Metadata) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from a2a_sync.agent.artifacts import ArtifactWriter
 from a2a_sync.agent.executor import Event, RequestContext
+from a2a_sync.concurrency.closing import closed_after
 from a2a_sync.jsontext import dumps
 from a2a_sync.types import (
     Artifact,
@@ -149,12 +150,8 @@ class ChunkStream:
     def send(self, chunks: Iterable[Any]) -> None:
         """Send all items, then the final events for the return value of the iterable, which is closed in any case."""
         iterator = iter(chunks)
-        try:
+        with closed_after(iterator):
             result = self._send_all(iterator)
-        finally:
-            close = getattr(iterator, "close", None)
-            if close is not None:
-                close()
         self._context.emit(*self._final_events(result))
 
     def _send_all(self, iterator: Iterator[Any]) -> Any:

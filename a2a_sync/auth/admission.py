@@ -58,7 +58,8 @@ class Admission:
                 "several issuers may use the same subject for different callers: give each JWTAuth an identify= that"
                 " distinguishes them"
             )
-        self._scopes_of_all, self._scopes_of_each = _parse_scopes(scopes or {})
+        self.scopes_of_each: dict[AnyOperation, tuple[str, ...]]
+        self._scopes_of_all, self.scopes_of_each = _parse_scopes(scopes or {})
         self._names = _unique_names(one for alternative in self._alternatives for one in alternative)
         self._challenges = tuple(dict.fromkeys(filter(None, map(_challenge, self._names.values()))))
 
@@ -97,18 +98,13 @@ class Admission:
 
     # -- authorization --
 
-    @property
-    def checks_scopes(self) -> bool:
-        """Some operations need scopes."""
-        return bool(self._scopes_of_each)
-
     def require_scopes(self, endpoint: Endpoint) -> Endpoint:
         """Wrap `endpoint`: each caller needs the scopes of the operation. Calls inside the process need none."""
 
         def authorized(call: Call[RequestT, ResultT]) -> ResultT:
-            needed, principal = self._scopes_of_each.get(call.operation, ()), call.context.principal
+            needed, principal = self.scopes_of_each.get(call.operation, ()), call.context.principal
             if isinstance(call.request, SendMessageRequest) and _sets_webhook(call.request):
-                needed = tuple(dict.fromkeys((*needed, *self._scopes_of_each.get(CREATE_PUSH_CONFIG, ()))))
+                needed = tuple(dict.fromkeys((*needed, *self.scopes_of_each.get(CREATE_PUSH_CONFIG, ()))))
             if needed and principal is not None:
                 _check_scopes(needed, principal)
             return endpoint(call)

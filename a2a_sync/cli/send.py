@@ -127,16 +127,12 @@ class Exchange:
     def __init__(self, connection: Connection, task_id: str, *, stream: bool) -> None:
         self._connection = connection
         self._streaming = stream
-        self._task_id = task_id
+        #: The id of the task; ``""`` while it is unknown.
+        self.task_id: str = task_id
         timeout = connection.timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._interrupted = False
         self.task: Task | None = None
-
-    @property
-    def task_id(self) -> str:
-        """The id of the task; ``""`` while it is unknown."""
-        return self._task_id
 
     def _seconds_left(self) -> float | None:
         return None if self._deadline is None else max(0.001, self._deadline - time.monotonic())
@@ -154,13 +150,13 @@ class Exchange:
 
     def _interrupt(self, *_: object) -> None:
         """Handle Ctrl-C. A task can be cancelled once its id is known: wait for the id, or for the next Ctrl-C."""
-        if self._task_id or self._interrupted:
+        if self.task_id or self._interrupted:
             raise KeyboardInterrupt
         self._interrupted = True
         print_status("waiting for the agent to name the task; interrupt again to leave at once")
 
     def _set_task_id(self, task_id: str) -> None:
-        self._task_id = task_id or self._task_id
+        self.task_id = task_id or self.task_id
         if self._interrupted:
             raise KeyboardInterrupt
 
@@ -199,13 +195,13 @@ class Exchange:
 
     def cancel(self) -> None:
         """Cancel the task on the server, if its id is known."""
-        if not self._task_id:
+        if not self.task_id:
             print_status("interrupted before the agent named a task; it may go on", error=True)
             return
-        print_status(f"cancelling task {self._task_id}")
+        print_status(f"cancelling task {self.task_id}")
         try:
             with self._connection.client() as client:
-                task = client.cancel_task(self._task_id, timeout=CANCEL_TIMEOUT)
+                task = client.cancel_task(self.task_id, timeout=CANCEL_TIMEOUT)
             print_status(f"task {task.id} is {task.state}")
         except (AgentError, TransportError) as error:
             print_status(f"the task could not be cancelled: {error}", error=True)

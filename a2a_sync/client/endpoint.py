@@ -7,6 +7,7 @@ the next address of an agent when one cannot be connected to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from a2a_sync import urls
@@ -171,19 +172,17 @@ def _malformed(error: DecodeError, error_context: ErrorContext) -> MalformedResp
     return MalformedResponseError(f"the answer is not valid: {error}", **error_context.fields())
 
 
+@dataclass(eq=False, repr=False)
 class WireEventStream:
     """The events of one streaming response. Iterate on one thread; close from any.
 
     `read` returns the JSON of an event, and `trace` is called with the text of each.
     """
 
-    def __init__(
-        self, response: HttpResponse, codec: Codec, read: Callable[[str, str], Any], trace: Callable[[str], None]
-    ) -> None:
-        self._response = response
-        self._codec = codec
-        self._read = read
-        self._trace = trace
+    _response: HttpResponse
+    _codec: Codec
+    _read: Callable[[str, str], Any]
+    _trace: Callable[[str], None]
 
     def __iter__(self) -> Iterator[StreamItem]:
         try:

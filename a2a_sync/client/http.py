@@ -16,7 +16,7 @@ import re
 import ssl
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -322,38 +322,32 @@ class HttpTransport:
         return adapter
 
 
+@dataclass(eq=False, repr=False)
 class HttpResponse:
     """A response whose body is read by one thread, and which any thread may close."""
 
     #: Credentials were not sent, because the URL has another origin.
     credentials_withheld = False
+    _response: OpenResponse
+    error_context: ErrorContext
+    _deadline: Deadline
+    _alarms: AlarmClock
+    _max_bytes: int
 
-    def __init__(
-        self,
-        response: OpenResponse,
-        error_context: ErrorContext,
-        deadline: Deadline,
-        alarms: AlarmClock,
-        max_bytes: int,
-    ) -> None:
-        self.status: int = response.status
-        self.headers: Mapping[str, str] = response.headers
-        self.error_context = error_context
+    def __post_init__(self) -> None:
+        self.status: int = self._response.status
+        self.headers: Mapping[str, str] = self._response.headers
         self.closed: bool = False
-        self._response = response
-        self._raw = response.raw
-        self._encoded = "Content-Encoding" in response.headers
-        self._deadline = deadline
-        self._alarms = alarms
-        self._max_bytes = max_bytes
+        self._raw = self._response.raw
+        self._encoded = "Content-Encoding" in self.headers
         self._pid = os.getpid()
         self._reading = False
         self._expired = False
         self._received = 0
         self._observer = TRANSFER_OBSERVER.get()
         self._alarm: Alarm | None = None
-        if deadline.left is not None:
-            self._alarm = alarms.set(deadline.at, self._expire)
+        if self._deadline.left is not None:
+            self._alarm = self._alarms.set(self._deadline.at, self._expire)
 
     @property
     def content_type(self) -> str:

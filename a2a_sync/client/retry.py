@@ -215,7 +215,7 @@ class RetryLoop:
     retrying: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self._backoff = Backoff(self.retry)
+        self.backoff: Backoff = Backoff(self.retry)
         self._polls = _poll_pauses()
 
     def run(
@@ -253,7 +253,7 @@ class RetryLoop:
                 if not self.retry or not self.policy.retries(failure, first):
                     raise
                 if self.policy.slow_is_progress and time.monotonic() - began > self.retry.max_backoff:
-                    self._backoff.reset()
+                    self.backoff.reset()
                 if first is not None:
                     self._report(failure)
                 first, error, self.retrying = first or failure, failure, True
@@ -262,22 +262,13 @@ class RetryLoop:
                 if until is None or until(result):
                     return result
                 first = error = None
-                self._backoff.reset()
+                self.backoff.reset()
                 self.pause()
-
-    @property
-    def max_backoff(self) -> float:
-        """The longest pause between two attempts, in seconds."""
-        return self.retry.max_backoff
-
-    def reset(self, *, pauses: bool = True) -> None:
-        """The interruption is over: the next failure has all of the time for retries again, and with `pauses` short ones."""
-        self._backoff.reset(pauses=pauses)
 
     @property
     def opening(self) -> Deadline:
         """The limit until the answer of a retry begins."""
-        return Deadline.after(self._backoff.left)
+        return Deadline.after(self.backoff.left)
 
     def pause(self) -> None:
         """Pause before the next poll; longer each time, up to 10 seconds.
@@ -310,7 +301,7 @@ class RetryLoop:
 
     def _pause_after(self, error: Exception) -> None:
         self.check_deadline(error)
-        pause = self._backoff.next(error)
+        pause = self.backoff.next(error)
         if pause is None:
             if self.policy.exhausted is None:
                 raise error

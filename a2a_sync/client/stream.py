@@ -154,7 +154,7 @@ class TaskStream(Displayed, Closes):
         )
         self._marked_last = False  # the agent has said that nothing follows
         self._finished = False  # nothing can follow
-        self._closed = threading.Event() if resumption is None else resumption.closed
+        self._closed = threading.Event() if resumption is None else resumption.retries.closed
         self._alarm: Alarm | None = None
 
     def __iter__(self) -> Iterator[StreamResponse]:
@@ -448,11 +448,6 @@ class Resumption:
     #: How often in a row the stream was opened and ended without an event.
     _silent_ends: int = field(default=0, init=False)
 
-    @property
-    def closed(self) -> threading.Event:
-        """Set when the stream is closed; ends a pause before the next attempt."""
-        return self.retries.closed
-
     def reopen(self, position: StreamPosition, cut: TransportError) -> EventStream | None:
         """The stream from `position`, or from a snapshot of the task; None if the stream was closed meanwhile.
 
@@ -467,10 +462,10 @@ class Resumption:
             # Whether the message has arrived is unknown.
             raise cut
         stood = time.monotonic() - self._opened if self._opened else 0.0
-        if not position.idle or stood > self.retries.max_backoff:
+        if not position.idle or stood > self.retries.retry.max_backoff:
             # A new interruption: events arrived, or the agent was connected and had none to send. The pauses grow on where
             # it was connected briefly: an agent may send an event and end the stream for ever.
-            self.retries.reset(pauses=stood > self.retries.max_backoff)
+            self.retries.backoff.reset(pauses=stood > self.retries.retry.max_backoff)
         # Without event ids a break means no less than an end: some servers break a stream instead of refusing it.
         silent = position.idle and self._opened and (position.ended or position.last_event_id is None)
         self._silent_ends = self._silent_ends + 1 if silent else 0

@@ -64,11 +64,6 @@ class Periodic:
         self._thread: threading.Thread | None = None
         self._wanted = False
 
-    @property
-    def alive(self) -> bool:
-        """The thread has started and has not ended."""
-        return self._thread is not None
-
     def start(self, after: float = 0.0) -> bool:
         """Start the thread, if it does not run; the first round follows after `after` seconds. Does nothing after `stop`.
 

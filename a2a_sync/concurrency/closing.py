@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, Generic, Self, TypeVar
 
 _T = TypeVar("_T")
@@ -21,6 +22,11 @@ class Closes:
 
     def __exit__(self, *details: object) -> None:
         self.close()
+
+
+def closed_after(items: object) -> AbstractContextManager[object]:
+    """Closes `items` at the end of the block if they can be closed, as generators can."""
+    return closing(items) if hasattr(items, "close") else nullcontext()
 
 
 class ClosingIterable(Generic[_T]):

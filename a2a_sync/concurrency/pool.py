@@ -103,7 +103,9 @@ class WorkerPool:
         self._numbers = itertools.count(1)
         self._running = self._quotas.share(threads, quota.max_concurrent_runs)
         self._waiting = self._quotas.share(waiting, quota.max_queued_runs)
-        self._idle = self._lingering = self._stuck = self._extra = 0
+        self._idle = self._stuck = self._extra = 0
+        #: Abandoned jobs that have not returned.
+        self.lingering: int = 0
 
     @property
     def running(self) -> int:
@@ -114,11 +116,6 @@ class WorkerPool:
     def waiting(self) -> int:
         """Reservations that wait for a thread."""
         return self._waiting.taken
-
-    @property
-    def lingering(self) -> int:
-        """Abandoned jobs that have not returned."""
-        return self._lingering
 
     @property
     def exhausted(self) -> bool:
@@ -169,7 +166,7 @@ class WorkerPool:
         if slot.extra:
             self._extra -= 1
         elif slot.abandoned:
-            self._lingering -= 1
+            self.lingering -= 1
         else:
             self._running.release(slot.owner)
 
@@ -235,14 +232,14 @@ class WorkerPool:
         with self._lock:
             if slot.abandoned or slot.done or slot.extra:
                 return True
-            if slot.ready and self._lingering >= self._limits[2] and not slot.stuck:
+            if slot.ready and self.lingering >= self._limits[2] and not slot.stuck:
                 slot.stuck = True
                 self._stuck += 1
-            if not slot.ready or self._lingering >= self._limits[2]:
+            if not slot.ready or self.lingering >= self._limits[2]:
                 return False
             self._unstick(slot)
             slot.abandoned = True
-            self._lingering += 1
+            self.lingering += 1
             self._running.release(slot.owner)
             self._dispatch_queued()
             return True

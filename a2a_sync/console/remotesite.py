@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from itertools import chain, count
 from typing import Any
-from wsgiref.types import StartResponse, WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from a2a_sync.console.access import PREFIX
 from a2a_sync.console.remote import RemoteApp
@@ -14,7 +14,7 @@ from a2a_sync.limits import Limits
 from a2a_sync.urls import may_share_credentials
 from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.origins import Origins
-from a2a_sync.wsgi.process import Site, serve
+from a2a_sync.wsgi.process import Site
 
 #: Options of a client that may contain secrets of one agent.
 _SECRETS = ("auth", "headers", "cert")
@@ -41,11 +41,7 @@ class RemoteConsole(Site):
         self.limits: Limits = next(iter(self.agents.values())).limits
         self.origins: Origins = Origins()
         self.console: ConsoleSite = ConsoleSite(self.agents, True, HTTPOptions(), None)
-        self._respond = self.console.around(_to_console)
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        serve(self)
-        return self._respond(environ, start_response)
+        self.wsgi_app: WSGIApplication = self.console.around(_to_console)
 
     @property
     def stores(self) -> dict[str, str]:

@@ -7,7 +7,6 @@ at shorter intervals.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from a2a_sync.concurrency.background import Periodic
@@ -44,26 +43,26 @@ class ProcessBridge(Component):
         self._hub = hub
         self._runs = runs
         self._poll_interval = limits.store_poll_interval
-        self._poll: ChangePoll | None = None
+        self._polls = Periodic("a2a-poll", self._poll, retry=1.0)
         #: How far each task with listeners had got at the last poll.
         self._versions: dict[str, TaskVersion] = {}
-        #: The store shows cheaply whether it has changed.
+        #: The store shows cheaply whether it has changed, and what it showed last.
         self._marks = False
+        self._last_mark: object = None
         self._pause = _FIRST_PAUSE
-        if store.workers is not None:
-            self._poll = ChangePoll(self._mark, self._hint_changed, self._is_followed, interval=self._interval)
         hub.pubsub = pubsub
 
-    def _mark(self) -> object:
-        assert self._store.workers is not None
-        mark = self._store.workers.mark()
-        self._marks = self._marks or mark is not None
-        return mark
-
-    def _is_followed(self) -> bool:
+    def _poll(self) -> float:
+        """Hint tasks after a write of any process. While no task has listeners, the store is not read."""
         if not self._hub.has_listeners:
-            self._pause = _FIRST_PAUSE
-        return self._hub.has_listeners
+            self._last_mark, self._pause = None, _FIRST_PAUSE
+        elif self._store.workers is not None:
+            mark = self._store.workers.mark()
+            self._marks = self._marks or mark is not None
+            if mark is None or mark != self._last_mark:
+                self._last_mark = mark
+                self._hint_changed()
+        return self._interval()
 
     def _interval(self) -> float:
         if self._pubsub is not None and self._pubsub.healthy:
@@ -75,7 +74,7 @@ class ProcessBridge(Component):
     def start(self) -> bool:
         if self._pubsub is not None:
             self._pubsub.start(self._receive, self._catch_up)
-        return self._poll is None or self._poll.start()
+        return self._store.workers is None or self._polls.start(self._interval())
 
     def _receive(self, task_id: str, batch: TaskBatch | None) -> None:
         self._hub.receive(task_id, batch)
@@ -84,7 +83,7 @@ class ProcessBridge(Component):
     def _catch_up(self) -> None:
         """Messages may have been lost: find out which tasks they were about."""
         try:
-            if self._poll is None:
+            if self._store.workers is None:
                 self._hub.hint()
             elif self._hub.has_listeners:
                 self._hint_changed()
@@ -112,48 +111,6 @@ class ProcessBridge(Component):
         self._pause = _FIRST_PAUSE if changed else 2 * self._pause
 
     def close(self, timeout: float = 10.0) -> None:
-        if self._poll is not None:
-            self._poll.close()
+        self._polls.stop()
         if self._pubsub is not None:
             self._pubsub.close()
-
-
-class ChangePoll:
-    """Polls the store for writes of any process every ``interval()`` seconds, and calls `on_change` after one.
-
-    `mark` returns a value that changes with every write, or None where that cannot be known. While `wanted` is False the
-    store is not read.
-    """
-
-    def __init__(
-        self,
-        mark: Callable[[], object],
-        on_change: Callable[[], None],
-        wanted: Callable[[], bool],
-        *,
-        interval: Callable[[], float],
-    ) -> None:
-        self._mark = mark
-        self._on_change = on_change
-        self._wanted = wanted
-        self._interval = interval
-        self._last: object = None
-        self._polls = Periodic("a2a-poll", self._poll, retry=1.0)
-
-    def start(self) -> bool:
-        """Poll from now on, if that has not begun; False where there is no thread for it."""
-        return self._polls.start(self._interval())
-
-    def _poll(self) -> float:
-        if not self._wanted():
-            self._last = None
-            return self._interval()
-        mark = self._mark()
-        if mark is None or mark != self._last:
-            self._last = mark
-            self._on_change()
-        return self._interval()
-
-    def close(self) -> None:
-        """Poll no more. Idempotent."""
-        self._polls.stop()

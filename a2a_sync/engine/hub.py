@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from a2a_sync.concurrency.closing import Closes
@@ -385,6 +386,7 @@ class Subscription(Signal):
         self._hub.remove(self.task_id, self)
 
 
+@dataclass(eq=False, repr=False)
 class TaskEventStream:
     """A task's events from a cursor on, each exactly once and in order; an `EventStream`.
 
@@ -400,24 +402,17 @@ class TaskEventStream:
         first: is returned before the entries.
     """
 
-    def __init__(
-        self,
-        store: TaskStore,
-        owner: Owner,
-        task_id: str,
-        subscription: Subscription,
-        *,
-        cursor: int,
-        running: bool,
-        first: StreamItem | None = None,
-    ) -> None:
-        self.task_id = task_id
-        self._store = store
-        self._owner = owner
-        self._subscription = subscription
-        self._cursor = cursor
+    _store: TaskStore
+    _owner: Owner
+    task_id: str
+    _subscription: Subscription
+    _: KW_ONLY
+    cursor: int
+    running: InitVar[bool]
+    first: StreamItem | None = None
+
+    def __post_init__(self, running: bool) -> None:
         self._idle = not running
-        self._first = first
         self._asked: StreamItem | None = None
         #: The entry that the run ended with, where that entry does not end a run by itself: ``auth-required``.
         self.closing: StreamItem | None = None
@@ -439,8 +434,8 @@ class TaskEventStream:
             AgentError: the log cannot be read, or the run's end could not be stored. The stream has ended. A store that cannot
                 be reached is tried again for half a minute.
         """
-        if self._first is not None:
-            first, self._first = self._first, None
+        if self.first is not None:
+            first, self.first = self.first, None
             return [first]
         while not (self._ended or self._closed):
             items = self._read(timeout)
@@ -483,8 +478,8 @@ class TaskEventStream:
 
     def _take(self, timeout: float) -> list[StreamItem]:
         entries, ended, missed = self._subscription.take(timeout)
-        fresh = [entry for entry in entries if entry.number > self._cursor]
-        following = range(self._cursor + 1, self._cursor + 1 + len(fresh))
+        fresh = [entry for entry in entries if entry.number > self.cursor]
+        following = range(self.cursor + 1, self.cursor + 1 + len(fresh))
         joined = [entry.number for entry in fresh] == list(following)
         if missed or not joined or self._subscription.stopped:
             return self._catch_up()
@@ -497,22 +492,22 @@ class TaskEventStream:
     def _catch_up(self) -> list[StreamItem]:
         """One page of the log after the cursor; the next poll reads on."""
         try:
-            page = self._subscription.read_log(self._cursor, self._load)
+            page = self._subscription.read_log(self.cursor, self._load)
         except TaskNotFoundError:
             page = None
-        if page is None or self._cursor < page.compacted:
+        if page is None or self.cursor < page.compacted:
             # Deleted, or the next entries were compacted away; a client that comes back gets a snapshot.
             self._ended = True
             return []
         items = self._accept(page.entries)
-        self._behind = bool(page.entries) and self._cursor < page.version
+        self._behind = bool(page.entries) and self.cursor < page.version
         if not self._behind and (self._subscription.stopped or not (page.running or self._idle)):
             self._ended = True
             self.closing = None if page.running else self._asked
         return items
 
     def _load(self) -> LogPage:
-        return self._store.log(self._owner, self.task_id, after=self._cursor, max_bytes=LOG_PAGE_BYTES)
+        return self._store.log(self._owner, self.task_id, after=self.cursor, max_bytes=LOG_PAGE_BYTES)
 
     def _accept(self, entries: Sequence[Entry]) -> list[StreamItem]:
         items = []
@@ -522,7 +517,7 @@ class TaskEventStream:
                 # The request to authorise ended the run, and this message begins the next one.
                 self._ended, self.closing = True, self._asked
                 break
-            self._cursor = entry.number
+            self.cursor = entry.number
             self._idle = False
             self._ended = ends_run(event)
             if entry.streamed:

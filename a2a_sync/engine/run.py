@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -20,6 +20,7 @@ from a2a_sync.agent.dialogue import WaitsForAnswer
 from a2a_sync.agent.executor import Event, RequestContext, TaskCancelled
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency import clock
+from a2a_sync.concurrency.closing import closed_after
 from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller, on_native_thread
 from a2a_sync.concurrency.keyedlocks import KeyedLocks
 from a2a_sync.engine.around import close_database_connections
@@ -59,6 +60,7 @@ _LOCK_TIMEOUT = 5.0
 current_run: contextvars.ContextVar[Run | None] = contextvars.ContextVar("a2a_sync_run", default=None)
 
 
+@dataclass(eq=False, repr=False)
 class Run:
     """See the module. Attributes without underscore may be read from any thread.
 
@@ -80,25 +82,21 @@ class Run:
         debug: an unexpected exception fails the task with its traceback.
     """
 
-    def __init__(
-        self,
-        executor: AgentSpec,
-        store: TaskStore,
-        hub: EventHub,
-        owner: Owner,
-        request: RunRequest,
-        *,
-        after: int | None,
-        quota: StoreQuota,
-        on_over: Callable[[Run], None],
-        chunk_writer: ChunkWriter,
-        value_locks: KeyedLocks,
-        limits: Limits,
-        debug: bool = False,
-    ) -> None:
-        self.request = request
-        self.owner = owner
-        self.store = store
+    executor: AgentSpec
+    store: TaskStore
+    hub: EventHub
+    owner: Owner
+    request: RunRequest
+    _: KW_ONLY
+    after: int | None
+    quota: StoreQuota
+    on_over: Callable[[Run], None]
+    chunk_writer: ChunkWriter
+    value_locks: KeyedLocks
+    limits: Limits
+    debug: bool = False
+
+    def __post_init__(self) -> None:
         self._stopping = StopSignal()
         self.cancel_event: threading.Event = self._stopping.event
         self.began: float | None = None
@@ -109,34 +107,21 @@ class Run:
         self.error: AgentError | None = None
         self.unstored: str = ""
         self.emitted: bool = False
-        self.executor = executor
-        self.hub = hub
-        self._after = after
-        self._debug = debug
-        self._quota = quota
-        self._on_over = on_over
-        self._limits = limits
         self._lock = threading.RLock()
         #: Held across an append and its publication, so that entries reach the log and the listeners in one order. Acquired
         #: before `_lock`, which is not held while queued chunks are stored: the handler queues further ones meanwhile.
         self._append_lock = threading.RLock()
-        self._chunk_writer = chunk_writer
-        self._value_locks = value_locks
         self._queued: list[LogEvent] = []
         self._flush_scheduled = False
         #: Why queued chunks could not be stored; raised by the next `emit`.
         self._flush_error: BaseException | None = None
-        self._over = False
+        #: The run has ended, or was ended: it writes nothing more. Its code may not have returned yet.
+        self.over: bool = False
         self._state = TaskState.UNSPECIFIED
-        self._stamp = Stamp(request, None if after is None else self._earlier_artifacts)
+        self._stamp = Stamp(self.request, None if self.after is None else self._earlier_artifacts)
         #: Of a direct run: wakes when it has answered, has a task, or has ended.
         self.decided: Signal | None = None
         self._parent = current_run.get()
-
-    @property
-    def over(self) -> bool:
-        """The run has ended, or was ended: it writes nothing more. Its code may not have returned yet."""
-        return self._over
 
     @property
     def state(self) -> TaskState:
@@ -155,23 +140,23 @@ class Run:
         """
         with self._lock:
             if self.started is None:
-                if self._over or self.cancel_event.is_set():
+                if self.over or self.cancel_event.is_set():
                     raise OverloadedError("the server is stopping; try again", retry_after=1.0)
                 request = self.request
                 events: list[LogEvent] = [request.message]
                 now = utc_now()
-                if self._after is None:
+                if self.after is None:
                     events.append(status_event(request, TaskState.SUBMITTED, at=now))
-                if ready or self._after is not None:
+                if ready or self.after is not None:
                     events.append(status_event(request, TaskState.WORKING, at=now))
                 try:
                     self.started = self.store.start_run(
                         self.owner,
                         request,
                         events,
-                        create=self._after is None,
-                        after=self._after,
-                        quota=self._quota,
+                        create=self.after is None,
+                        after=self.after,
+                        quota=self.quota,
                     )
                 except TaskFull:
                     raise RequestTooLargeError(self._too_large()) from None
@@ -225,7 +210,7 @@ class Run:
                 return self.begin(ready=self.began is not None)
             except BaseException:
                 # The caller gets an error, so no task may be created later.
-                self._over = True
+                self.over = True
                 raise
 
     # -- the port of the context --
@@ -270,7 +255,7 @@ class Run:
             self.last_event = clock.monotonic()
             full = len(self._queued) >= MAX_QUEUED
             scheduled, self._flush_scheduled = self._flush_scheduled, True
-        if not scheduled and not self._chunk_writer.schedule(self._flush_in_background):
+        if not scheduled and not self.chunk_writer.schedule(self._flush_in_background):
             self._flush_scheduled, full = False, True
         if full:
             self.flush()
@@ -282,7 +267,7 @@ class Run:
             StoreError, RunRevoked, TaskFull: from the store; the chunks stay queued.
         """
         with self._append_lock:
-            if self._queued and not self._over:
+            if self._queued and not self.over:
                 self._append((), end=False)
 
     def _flush_in_background(self) -> None:
@@ -315,7 +300,7 @@ class Run:
     def keep_state(self, body: bytes, expected: int, name: str = STATE) -> None:
         """Set a value of the context, if its version is `expected`. A run without a task gets one."""
         what, bound = ("state", "max_context_state_bytes") if name == STATE else ("memory", "max_context_memory_bytes")
-        limit = getattr(self._limits, bound)
+        limit = getattr(self.limits, bound)
         if len(body) > limit:
             raise ValueError(f"{what}: {len(body)} bytes are more than Limits.{bound} ({limit})")
         with self._lock:
@@ -329,7 +314,7 @@ class Run:
 
     def lock_values(self) -> Callable[[], None]:
         """Wait until no other run of the owner in this process changes a large value; the returned function ends it."""
-        return self._value_locks.acquire(quota_owner(self.owner.id), _LOCK_TIMEOUT)
+        return self.value_locks.acquire(quota_owner(self.owner.id), _LOCK_TIMEOUT)
 
     # -- on the thread of the run --
 
@@ -350,14 +335,14 @@ class Run:
         except PublicError as error:
             self._fail(AgentError(str(error)))
         except BaseException:
-            self._fail(incident(logger, "run failed", self._extra(), debug=self._debug))
+            self._fail(incident(logger, "run failed", self._extra(), debug=self.debug))
         finally:
-            self._over = True
+            self.over = True
             self._parent = None
             self._stopping.clear_callbacks()
             if self.decided is not None:
                 self.decided.hint()
-            self._on_over(self)
+            self.on_over(self)
 
     def _run_code(self) -> None:
         self.began = self.last_event = clock.monotonic()
@@ -382,13 +367,9 @@ class Run:
             context.enter()
             events = self.executor.execute(context)
             if events is not None:
-                try:
+                with closed_after(events):
                     for event in events:
                         on_hub(partial(self._take, event))
-                finally:
-                    close = getattr(events, "close", None)
-                    if close is not None:
-                        close()
         finally:
             close_database_connections()
 
@@ -402,17 +383,17 @@ class Run:
     def _answer(self, message: Message) -> bool:
         """Answer without a task, if the run is direct and has none yet."""
         with self._lock:
-            if self.decided is None or self.started is not None or self._over:
+            if self.decided is None or self.started is not None or self.over:
                 return False
             context_id = message.context_id or self.request.context_id
             self.answer = replace(message, role=Role.AGENT, task_id="", context_id=context_id)
-            self._over = True
+            self.over = True
             self.decided.hint()
             return True
 
     def _complete(self) -> None:
         """The executor returned: end the run if it has not ended itself."""
-        if self._over:
+        if self.over:
             return
         if self._state is not TaskState.AUTH_REQUIRED:
             self.emit(status_event(self.request, TaskState.COMPLETED))
@@ -433,21 +414,21 @@ class Run:
 
     def _handle_stop(self, stopped: TaskCancelled) -> None:
         """The agent's code raised `TaskCancelled`. Its task must end, whatever the reason: callers wait for the end."""
-        if self._over:
+        if self.over:
             logger.info("run stopped: its task is over", extra=self._extra())
         elif self.cancel_event.is_set():
             logger.info("run stopped from outside", extra=self._extra())
             self._end_or_retry_later("the run was stopped")
         else:
             what = "run stopped itself, uncancelled"
-            self._fail(incident(logger, what, self._extra(), error=stopped, debug=self._debug))
+            self._fail(incident(logger, what, self._extra(), error=stopped, debug=self.debug))
 
     def _fail(self, error: AgentError) -> None:
         with self._lock:
-            if self._over:
+            if self.over:
                 return
             if self.decided is not None and self.started is None:
-                self.error, self._over = error, True
+                self.error, self.over = error, True
                 return
         self._end_or_retry_later(error.message)
 
@@ -490,7 +471,7 @@ class Run:
                 return
         except (RunRevoked, TaskEnded, TaskNotFoundError):
             entries = ()
-        self._over = True
+        self.over = True
         self._publish(entries, before=self._state, ended=True)
 
     def _is_stored(self) -> bool:
@@ -504,12 +485,12 @@ class Run:
 
     def hand_over(self) -> None:
         """Stop without ending the task: another worker takes it over."""
-        self._over = True
+        self.over = True
         self.stop()
 
     def token_lost(self) -> None:
         """Stop, because the token was revoked: the task was ended elsewhere, maybe in another process."""
-        self._over = True
+        self.over = True
         self._publish((), before=self._state, ended=True)
         self.stop()
 
@@ -523,7 +504,7 @@ class Run:
     # -- writing --
 
     def _refuse_if_over(self, events: Sequence[Event]) -> None:
-        if self._over or self.cancel_event.is_set():
+        if self.over or self.cancel_event.is_set():
             kinds = ", ".join(type(event).__name__ for event in events)
             # A run that was stopped may have been about to emit; one that has ended by itself should not.
             level = logging.INFO if self.cancel_event.is_set() else logging.WARNING
@@ -535,18 +516,18 @@ class Run:
         assert self.started is not None
         queued = self._queued[:]
         entries = self.store.append(
-            self.started.token, [*queued, *events], end=end, max_task_bytes=self._quota.max_task_bytes
+            self.started.token, [*queued, *events], end=end, max_task_bytes=self.quota.max_task_bytes
         )
         del self._queued[: len(queued)]
         self.last_event = clock.monotonic()
-        self._over = self._over or end
+        self.over = self.over or end
         self._publish(entries, before=self._state, ended=end)
 
     def _publish(self, entries: Sequence[Entry], *, before: TaskState, ended: bool = False) -> None:
         self.hub.publish(self.owner, self.request.task_id, entries, before=before, ended=ended)
 
     def _too_large(self) -> str:
-        return f"a task may hold {self._quota.max_task_bytes} bytes, and this would make it more; start another task"
+        return f"a task may hold {self.quota.max_task_bytes} bytes, and this would make it more; start another task"
 
     def _earlier_artifacts(self) -> list[str]:
         """Ids of the artifacts that earlier runs of the task made."""

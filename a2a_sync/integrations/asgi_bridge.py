@@ -17,6 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
 
+from a2a_sync.concurrency.closing import closed_after
 from a2a_sync.limits import Limits
 from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.telemetry.logs import get_logger
@@ -179,7 +180,7 @@ class Bridge:
 
         chunks = app(environ, start_response)
         send: Callable[[Message], None] = self._send_message
-        try:
+        with closed_after(chunks):
             for chunk in chunks:
                 if head:
                     send = self._sender(head[0], environ["REQUEST_METHOD"])
@@ -190,10 +191,6 @@ class Bridge:
                 send = self._sender(head[0], environ["REQUEST_METHOD"])
                 send(head.pop())
             send({"type": "http.response.body", "body": b""})
-        finally:
-            close = getattr(chunks, "close", None)
-            if close is not None:
-                close()
 
     def _sender(self, head: Message, method: str) -> Callable[[Message], None]:
         length = _length(head["headers"])

@@ -25,7 +25,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
@@ -35,6 +35,7 @@ from a2a_sync.agent.dialogue import INTERRUPT, yes_or_no
 from a2a_sync.agent.executor import Event, RequestContext, TaskCancelled
 from a2a_sync.card import AgentCard, Skills, as_skills
 from a2a_sync.concurrency.background import Periodic
+from a2a_sync.concurrency.closing import closed_after
 from a2a_sync.concurrency.eventloop import retrieve_error
 from a2a_sync.errors import PublicError
 from a2a_sync.integrations.chat_parts import call_of, part_of_call, part_of_result
@@ -495,7 +496,7 @@ class Bridge:
 
 
 def _one_by_one(events: Any) -> Generator[list[BridgeEvent], None, None]:
-    with closing(events) if hasattr(events, "close") else nullcontext():
+    with closed_after(events):
         for event in events:
             yield [event]
 

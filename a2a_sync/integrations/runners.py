@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from a2a_sync.agent.asynchronous import iterate, run_coroutine
 from a2a_sync.agent.executor import RequestContext
 from a2a_sync.agent.results import final_events
+from a2a_sync.concurrency.closing import closed_after
 from a2a_sync.integrations.bridge import Bridge, BridgeEvent, Final, Turn
 from a2a_sync.integrations.chat_messages import from_chat_messages, to_chat_messages
 from a2a_sync.integrations.mapper import Mapper, RunEvent
@@ -129,7 +130,7 @@ def _followed(events: Any, context: RequestContext) -> Iterator[BridgeEvent]:
     """The events of a run; `events` may be an async generator. It is always closed."""
     mapper = Mapper(context.task_id, context.context_id)
     listed = iter(iterate(events, context) if inspect.isasyncgen(events) else events)
-    try:
+    with closed_after(listed):
         for event in listed:
             context.check_cancelled()
             before = len(mapper.said)
@@ -142,10 +143,6 @@ def _followed(events: Any, context: RequestContext) -> Iterator[BridgeEvent]:
                 return
             elif mapper.state.terminal:
                 break
-    finally:
-        close = getattr(listed, "close", None)
-        if close is not None:
-            close()
     yield from _answer(mapper.pending())
 
 

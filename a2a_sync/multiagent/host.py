@@ -30,7 +30,7 @@ from a2a_sync.wsgi.exchange import address_of
 from a2a_sync.wsgi.options import ConsoleOptions, HTTPOptions
 from a2a_sync.wsgi.origins import Origins
 from a2a_sync.wsgi.pages import HEALTH, OperatorPages, host_is_served, method_not_allowed, plain_error
-from a2a_sync.wsgi.process import Site, serve
+from a2a_sync.wsgi.process import Site
 from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
 
 #: The path of the list of agents of a host.
@@ -113,18 +113,17 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         self._operators = OperatorPages(self.not_ready_reason, metrics)
         pages = self.origins.around(self._page) if self.origins else self._page
         self._pages: WSGIApplication = pages
-        self._respond: WSGIApplication = self._answer
+        self.wsgi_app: WSGIApplication = self._answer
         if console:
             from a2a_sync.console.site import ConsoleSite
 
             self.console: ConsoleSite = ConsoleSite(
                 self._apps, console, http, self._url, mounted=True, engine=self._engine
             )
-            self._respond = self.console.around(self._respond)
+            self.wsgi_app = self.console.around(self.wsgi_app)
         if http.trusted_proxies:
-            self._respond = TrustedProxies(self._respond, http.trusted_proxies)
+            self.wsgi_app = TrustedProxies(self.wsgi_app, http.trusted_proxies)
         self._vary = ", ".join([VERSION, "Host", *(ADDRESS_HEADERS if http.trusted_proxies else ())])
-        self._registered = False
         self._on_add: list[Callable[[str, A2AApp], None]] = []
         for name, agent in (agents or {}).items():
             self.add(name, agent)
@@ -211,17 +210,6 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         return object.__eq__(self, other)
 
     # -- WSGI --
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """The WSGI interface; `wsgi_app` can be wrapped in middleware."""
-        return self.wsgi_app(environ, start_response)
-
-    def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer one request. Blocks the server's thread for as long as the call takes."""
-        if not self._registered:
-            self._registered = True
-            serve(self)
-        return self._respond(environ, start_response)
 
     def _answer(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")

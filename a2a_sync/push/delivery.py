@@ -57,11 +57,6 @@ class _Refusal(NamedTuple):
     final: bool = False
     hint: str = ""
 
-    @property
-    def full_reason(self) -> str:
-        """What operators see."""
-        return self.reason + (self.hint and f" ({self.hint})")
-
 
 def public_error(error: str) -> str:
     """`StoredWebhook.error` as the owner of the webhook may know it."""
@@ -203,7 +198,7 @@ class Delivery:
         """Schedule a retry after a failure, or disable the webhook."""
         now_ms = time.time_ns() // 1_000_000
         tries = held.tries + 1
-        seen = refusal.full_reason
+        seen = refusal.reason + (refusal.hint and f" ({refusal.hint})")
         error = seen if refusal.public_reason == refusal.reason else f"{refusal.public_reason}: {seen}"
         held = replace(held, tries=tries, error=error, error_ms=now_ms)
         if refusal.final or tries >= self._options.max_attempts:

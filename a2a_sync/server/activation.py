@@ -15,6 +15,7 @@ from a2a_sync.agent.extensions import Extension
 from a2a_sync.agent.spec import AgentSpec, CancelHandler
 from a2a_sync.bindings.headers import extension_headers
 from a2a_sync.card import AgentExtension
+from a2a_sync.concurrency.closing import closed_after
 from a2a_sync.errors import ExtensionSupportRequiredError
 from a2a_sync.operations import Call, Endpoint, RequestT, ResultT
 from a2a_sync.types import JSON, SendMessageRequest
@@ -137,15 +138,7 @@ class Activation:
         return hook
 
 
-def _hooked(events: Iterator[Event] | None, hook: Callable[[Event], Event]) -> Iterator[Event] | None:
-    return None if events is None else _each(events, hook)
-
-
-def _each(events: Iterator[Event], hook: Callable[[Event], Event]) -> Iterator[Event]:
-    try:
-        for event in events:
+def _hooked(events: Iterator[Event] | None, hook: Callable[[Event], Event]) -> Iterator[Event]:
+    with closed_after(events):
+        for event in events or ():
             yield hook(event)
-    finally:
-        close = getattr(events, "close", None)
-        if close is not None:
-            close()

@@ -48,27 +48,13 @@ class AppCard:
         self._secured = secured
         # An app can always stream; its author may switch it off.
         self._streams = given.capabilities.streaming is not False
-        self._public = self._with_capabilities(given)
+        #: The public card without addresses.
+        self.card: AgentCard = self._with_capabilities(given)
         self._others: tuple[AgentInterface, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The agent's name."""
-        return self._public.name
-
-    @property
-    def capabilities(self) -> AgentCapabilities:
-        """The capabilities of the app."""
-        return self._public.capabilities
-
-    @property
-    def requires_credentials(self) -> bool:
-        """Callers need credentials."""
-        return bool(self._public.security_requirements)
 
     def public(self, address: str | None = None) -> AgentCard:
         """The public card, at `address` or at the app's own; without interfaces where neither is known."""
-        return self._at(self._public, address or self._url)
+        return self._at(self.card, address or self._url)
 
     def complete(self, card: AgentCard, address: str | None = None) -> AgentCard:
         """Another card of the same app, such as an extended one: at the app's own address, or at `address` where it has none.

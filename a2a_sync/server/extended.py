@@ -80,7 +80,7 @@ class ExtendedCard:
                 raise ExtendedAgentCardNotConfiguredError()
             raise UnsupportedOperationError("This agent has no extended card")
         # spec 13.3. Calls inside the process, which have no address, need no credentials.
-        if self._cards.requires_credentials and context.principal is None and context.address:
+        if self._cards.card.security_requirements and context.principal is None and context.address:
             raise UnauthenticatedError("The extended card is for authenticated callers")
         card = self._source if isinstance(self._source, AgentCard) else self._source(_card_context(request, context))
         if card is None:

@@ -128,7 +128,7 @@ class AgentService(Components):
         self._readiness = Readiness(engine)
         handler = RequestHandler(
             engine,
-            self.cards.capabilities,
+            self.cards.card.capabilities,
             InputMediaTypes(card),
             direct=spec.direct,
             headers=tuple(handler_headers),
@@ -249,7 +249,7 @@ def _with_hooks(
 
 def _own_interceptors(admission: Admission | None, metrics: Metrics | None) -> list[Interceptor]:
     interceptors: list[Interceptor] = []
-    if admission is not None and admission.checks_scopes:
+    if admission is not None and admission.scopes_of_each:
         interceptors.append(admission.require_scopes)
     if metrics is not None:
         interceptors.append(metrics.count_calls)

@@ -47,7 +47,7 @@ from a2a_sync.wsgi.pages import (
     path_not_found,
     plain_error,
 )
-from a2a_sync.wsgi.process import SINGLE_PROCESS, Site, serve
+from a2a_sync.wsgi.process import SINGLE_PROCESS, Site
 from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
 
 if TYPE_CHECKING:
@@ -239,13 +239,6 @@ class A2AApp(Site):
 
     # -- WSGI --
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """The WSGI interface. Blocks the server's thread for as long as the call takes."""
-        if not self._registered:
-            self._registered = True
-            serve(self)
-        return self.wsgi_app(environ, start_response)
-
     def respond_over(
         self, binding: BindingService, environ: WSGIEnvironment, start_response: StartResponse
     ) -> Iterable[bytes]:
@@ -377,7 +370,7 @@ class A2AApp(Site):
     def stores(self) -> dict[str, str]:
         """The agent's name, and the path that all processes with its tasks share; empty for tasks in memory."""
         workers = self.store.workers
-        return {} if workers is None else {self._service.cards.name: workers.store_id}
+        return {} if workers is None else {self._service.cards.card.name: workers.store_id}
 
     def work(self, job: JobReference) -> bool:
         """Execute a run that a process with the same `job_queue` has started. Blocks until the run ends.

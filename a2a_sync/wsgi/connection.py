@@ -14,6 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -273,6 +274,7 @@ unsent_responses: Final = HeldBytes(128 * 1024 * 1024)
 incoming_bodies: Final = HeldBytes(64 * 1024 * 1024)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class LimitedBody:
     """The body of a response, of which the client must read every piece within `seconds`.
 
@@ -280,22 +282,12 @@ class LimitedBody:
     whose writes wait (`Connection.waits_for_writes`).
     """
 
-    __slots__ = ("_body", "_connection", "_environ", "_on_read", "_seconds", "_written_at")
-
-    def __init__(
-        self,
-        environ: WSGIEnvironment,
-        body: Iterable[bytes],
-        connection: Connection,
-        seconds: float,
-        on_read: Callable[[], None] | None,
-    ) -> None:
-        self._environ = environ
-        self._body = body
-        self._connection = connection
-        self._seconds = seconds
-        self._on_read = on_read
-        self._written_at: float | None = None
+    _environ: WSGIEnvironment
+    _body: Iterable[bytes]
+    _connection: Connection
+    _seconds: float
+    _on_read: Callable[[], None] | None
+    _written_at: float | None = None
 
     def __iter__(self) -> Iterator[bytes]:
         self._connection.limit(self._seconds)

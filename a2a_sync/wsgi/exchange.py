@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from http import HTTPStatus
 from typing import Final, Protocol
@@ -95,6 +96,7 @@ def auth_request(environ: WSGIEnvironment, headers: Mapping[str, str]) -> AuthRe
     )
 
 
+@dataclass(eq=False, repr=False)
 class Exchange:
     """One request, parsed once, and the means to respond to it. Used on the request's thread.
 
@@ -107,29 +109,21 @@ class Exchange:
         budget: admits large bodies.
     """
 
-    def __init__(
-        self,
-        environ: WSGIEnvironment,
-        start_response: StartResponse,
-        connection: Connection,
-        limits: Limits,
-        authenticate: Callable[[AuthRequest], Principal | None],
-        body_deadline: BodyDeadline,
-        budget: ResponseBudget,
-    ) -> None:
-        self.environ = environ
+    environ: WSGIEnvironment
+    _start_response: StartResponse
+    _connection: Connection
+    _limits: Limits
+    _authenticate: Callable[[AuthRequest], Principal | None]
+    _body_deadline: BodyDeadline
+    _budget: ResponseBudget
+
+    def __post_init__(self) -> None:
         #: The HTTP method.
-        self.method: str = environ["REQUEST_METHOD"]
+        self.method: str = self.environ["REQUEST_METHOD"]
         #: By name in lower case.
-        self.headers: dict[str, str] = headers_of(environ)
+        self.headers: dict[str, str] = headers_of(self.environ)
         #: The media type of the body, in lower case; empty where the request does not have one.
-        self.media_type: str = environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
-        self._start_response = start_response
-        self._connection = connection
-        self._limits = limits
-        self._authenticate = authenticate
-        self._body_deadline = body_deadline
-        self._budget = budget
+        self.media_type: str = self.environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
         self._principal: Principal | None = None
         self._response_headers: dict[str, str] = {}
         self._body_read = False

@@ -38,9 +38,16 @@ class Site(Components, ABC):
     #: The pages for people at ``/console``, where they are switched on.
     console: Console | None = None
 
-    @abstractmethod
+    #: The application behind `__call__`. Middleware goes around it.
+    wsgi_app: WSGIApplication
+    _registered = False
+
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """The WSGI interface."""
+        """The WSGI interface. Blocks the server's thread for as long as the call takes."""
+        if not self._registered:
+            self._registered = True
+            _served.add(self)
+        return self.wsgi_app(environ, start_response)
 
     @property
     @abstractmethod
@@ -58,11 +65,6 @@ class Site(Components, ABC):
 
 
 _served: weakref.WeakSet[Site] = weakref.WeakSet()
-
-
-def serve(site: Site) -> None:
-    """Record that this process responds to requests with `site`."""
-    _served.add(site)
 
 
 def served() -> list[Site]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from a2a_sync.bindings.sse import comment, frame
@@ -48,22 +49,17 @@ class Envelope(Protocol):
     def wrap_error(self, error: AgentError, codec: Codec) -> bytes: ...
 
 
+@dataclass(eq=False, repr=False)
 class EventStreamBody:
     """The body of one streaming response."""
 
-    def __init__(
-        self,
-        stream: PolledStream,
-        envelope: Envelope,
-        codec: Codec,
-        connection: Connection,
-        limits: Limits,
-    ) -> None:
-        self._stream = stream
-        self._envelope = envelope
-        self._codec = codec
-        self._connection = connection
-        self._limits = limits
+    _stream: PolledStream
+    _envelope: Envelope
+    _codec: Codec
+    _connection: Connection
+    _limits: Limits
+
+    def __post_init__(self) -> None:
         self._closed = False
         self._pauses = False
         #: There has been an event since the stream was polled last.

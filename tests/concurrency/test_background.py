@@ -9,13 +9,18 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
 
 import pytest
 
+from a2a_sync import Limits, SQLiteStore
 from a2a_sync.concurrency.alarms import AlarmClock
 from a2a_sync.concurrency.background import BoundedRead, Periodic, start_thread
 from a2a_sync.concurrency.observers import Listeners
-from a2a_sync.engine.bridge import ChangePoll
+from a2a_sync.engine.bridge import ProcessBridge
+from a2a_sync.engine.hub import EventHub, Waiter
+from a2a_sync.engine.runs import RunManager
+from a2a_sync.testing.storecontract.making import done
 from tests.engine import TIMEOUT, eventually, in_child
 
 
@@ -101,6 +106,10 @@ def test_the_stack_of_a_periodic_job_that_fails_again_alike_is_logged_once(caplo
     assert logged == [("away", True), ("away", False), ("full", True), ("full", True)]
 
 
+def _runs(name: str) -> bool:
+    return any(thread.name == name for thread in threading.enumerate())
+
+
 def test_a_periodic_job_that_ends_starts_again_also_when_asked_while_it_ends() -> None:
     calls: list[int] = []
 
@@ -111,10 +120,10 @@ def test_a_periodic_job_that_ends_starts_again_also_when_asked_while_it_ends() -
 
     periodic = Periodic("a2a-test", job, retry=0.0)
     periodic.start()
-    eventually(lambda: not periodic.alive, "the first end")
+    eventually(lambda: not _runs("a2a-test"), "the first end")
     assert len(calls) == 1
     periodic.start()
-    eventually(lambda: not periodic.alive and len(calls) == 3, "the second end")
+    eventually(lambda: not _runs("a2a-test") and len(calls) == 3, "the second end")
 
 
 def test_a_periodic_job_that_found_no_thread_starts_later(exhausted) -> None:
@@ -139,7 +148,7 @@ def test_a_forked_child_starts_a_periodic_job_of_its_own() -> None:
 
     def child() -> None:
         called.clear()
-        assert not periodic.alive
+        assert not _runs("a2a-test")
         assert periodic.start()
         assert called.wait(TIMEOUT)
 
@@ -178,13 +187,15 @@ def test_events_without_a_thread_are_delivered_once_there_is_one(exhausted) -> N
     listeners.close()
 
 
-def test_a_store_that_could_not_be_polled_for_want_of_a_thread_is_polled_later(exhausted) -> None:
-    changed = threading.Event()
-    with closing(ChangePoll(lambda: None, changed.set, lambda: True, interval=lambda: 0.005)) as poll:
-        with exhausted():
-            poll.start()
-        poll.start()
-        assert changed.wait(TIMEOUT)
+def test_a_store_that_could_not_be_polled_for_want_of_a_thread_is_polled_later(exhausted, tmp_path: Path) -> None:
+    hub, limits = EventHub(), Limits()
+    with closing(SQLiteStore(tmp_path / "tasks.db")) as store, Waiter(hub, done(store)) as waiter:
+        runs = RunManager(lambda owner: None, store, hub, limits)
+        with closing(ProcessBridge(None, store, hub, runs, limits)) as bridge:
+            with exhausted():
+                assert not bridge.start()
+            assert bridge.start()
+            assert waiter.wait(TIMEOUT)
 
 
 def test_a_time_limit_without_a_thread_fails_its_call_and_no_other(exhausted) -> None:

@@ -52,6 +52,16 @@ class BrokenOnce(SQLiteStore):
         return super().versions(task_ids)
 
 
+class Counting(SQLiteStore):
+    """Counts the reads of versions."""
+
+    reads = 0
+
+    def versions(self, task_ids: Any) -> dict[str, TaskVersion]:
+        self.reads += 1
+        return super().versions(task_ids)
+
+
 class Disorderly:
     """Another `PubSub` that loses a third of its messages, receives a third twice, and a third after the next one."""
 
@@ -159,14 +169,31 @@ def test_a_store_without_marks_is_polled_less_and_less_often_until_something_cha
         Hints(hub, run.head.id, queue.Queue())
         store.workers.mark = lambda: None
         bridge = bridge_of(store, hub)
-        pauses = []
-        for _ in range(6):
-            assert bridge._poll is not None
-            pauses.append(bridge._poll._poll())
-        assert pauses == [0.25, 0.5, 1.0, 2.0, 2.0, 2.0]
+        assert [bridge._poll() for _ in range(6)] == [0.25, 0.5, 1.0, 2.0, 2.0, 2.0]
         store.append(run.token, [chunk(run.head.id, "a")])
-        assert bridge._poll._poll() == 0.25
+        assert bridge._poll() == 0.25
         bridge.close()
+
+
+def test_versions_are_read_after_a_change_and_only_while_a_task_is_followed(path: Path) -> None:
+    hub = EventHub()
+    with closing(Counting(path)) as store:
+        task_id = done(store)
+        marks = ["before"]
+        store.workers.mark = lambda: marks[-1]
+        with closing(bridge_of(store, hub)) as bridge:
+            bridge._poll()
+            assert store.reads == 0
+            follower = Hints(hub, task_id, queue.Queue())
+            for mark, reads in (("before", 1), ("before", 1), ("after", 2), ("after", 2)):
+                marks.append(mark)
+                bridge._poll()
+                assert store.reads == reads
+            hub.remove(task_id, follower)
+            bridge._poll()
+            Hints(hub, task_id, queue.Queue())
+            bridge._poll()
+            assert store.reads == 3
 
 
 def test_lost_messages_lead_to_one_read_of_versions_and_no_log_of_an_unchanged_task(path: Path) -> None:

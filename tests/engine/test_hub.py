@@ -709,7 +709,7 @@ class Followers(RuleBasedStateMachine):
     def follow(self, size):
         idle = not self.running
         stream = self.log.stream(size=size)
-        self.followers.append([stream, stream._cursor, idle, [], False])
+        self.followers.append([stream, stream.cursor, idle, [], False])
 
     @rule(index=st.integers(0, 9), back=st.integers(0, 20))
     def resume(self, index, back):

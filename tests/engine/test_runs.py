@@ -572,7 +572,7 @@ def test_the_watchdog_leaves_when_there_is_nothing_to_watch_and_comes_back(serve
     gate = Gate()
     served = serve(hold(gate), run_timeout=0.1)
     assert served.send("fine").state is S.COMPLETED
-    eventually(lambda: served.app._engine.runs._watchdog._checks.alive is False, "the watchdog's leaving")
+    eventually(lambda: served.app._engine.runs._watchdog._checks._thread is None, "the watchdog's leaving")
     assert served.in_background("hold").result().state is S.FAILED
     gate.open.set()
 
@@ -580,7 +580,7 @@ def test_the_watchdog_leaves_when_there_is_nothing_to_watch_and_comes_back(serve
 def test_without_limits_no_watchdog_is_started(serve):
     served = serve(hold(Gate()), run_timeout=None)
     served.send("fine")
-    assert served.app._engine.runs._watchdog._checks.alive is False
+    assert served.app._engine.runs._watchdog._checks._thread is None
 
 
 # -- closing ------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Agent, Client, MemoryStore, TaskState
-from a2a_sync.engine.bridge import ChangePoll
 from a2a_sync.stores.base import Owner, PubSub, TaskBatch
 from a2a_sync.stores.inprocess import InProcessPubSub
 from a2a_sync.stores.sqlite import pubsub as pubsub_module
@@ -292,33 +291,6 @@ def test_the_sockets_for_a_long_path_are_in_the_folder_for_temporary_files(tmp_p
     assert len(os.fsencode(sockets_folder(str(deep)))) < 80
     assert sockets_folder(str(deep)) == sockets_folder(str(deep))
     assert sockets_folder("/srv/tasks.db") == Path("/srv/tasks.db-hints")
-
-
-# -- the poll -----------------------------------------------------------------------------------------------------------
-
-
-def test_the_poll_reports_a_change_and_only_while_it_is_wanted() -> None:
-    changed = threading.Event()
-    looked = threading.Semaphore(0)
-    waited_for = threading.Event()
-    mark = ["before"]
-
-    def look() -> object:
-        looked.release()
-        return mark[0]
-
-    with closing(ChangePoll(look, changed.set, waited_for.is_set, interval=lambda: 0.005)) as poll:
-        poll.start()
-        poll.start()
-        assert not looked.acquire(timeout=0.1)
-        waited_for.set()
-        assert changed.wait(60)
-        changed.clear()
-        assert looked.acquire(timeout=60)
-        assert looked.acquire(timeout=60)
-        assert not changed.is_set()
-        mark[0] = "after"
-        assert changed.wait(60)
 
 
 @pytest.mark.parametrize("kind", ["link", "writable by others"])

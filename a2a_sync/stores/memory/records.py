@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from a2a_sync.concurrency import clock
@@ -32,18 +32,16 @@ from a2a_sync.stores.memory.packing import ARTIFACT, MESSAGE, Packed, unpack, un
 from a2a_sync.types import Artifact, Message, Task
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Account:
     """The tasks and bytes of one owner, summed over all tenants and all agents of a host: see `quota_owner`."""
 
-    __slots__ = ("bytes", "ended", "name", "tasks", "waiting")
-
-    def __init__(self, name: str) -> None:
-        self.name: str = name
-        self.tasks: int = 0
-        self.bytes: int = 0
-        #: Ids in the order in which the tasks ended. It may contain ids of tasks that were deleted since.
-        self.ended: deque[str] = deque()
-        self.waiting: OrderedDict[str, None] = OrderedDict()
+    name: str
+    tasks: int = 0
+    bytes: int = 0
+    #: Ids in the order in which the tasks ended. It may contain ids of tasks that were deleted since.
+    ended: deque[str] = field(default_factory=deque)
+    waiting: OrderedDict[str, None] = field(default_factory=OrderedDict)
 
 
 class Accounts:
@@ -82,20 +80,18 @@ class Accounts:
             yield from self._by_tasks.get(tasks, {}).values()
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Owned:
     """The tasks of one owner, its sends by idempotency key, and its contexts: the ids of their tasks, and their values."""
 
-    __slots__ = ("account", "contexts", "owner", "sends", "states", "tasks")
-
-    def __init__(self, owner: Owner, account: Account) -> None:
-        self.owner: Owner = owner
-        self.account: Account = account
-        self.tasks: dict[str, Record] = {}
-        self.sends: dict[str, SentRun] = {}
-        # Most contexts have one task; its id is stored without a set.
-        self.contexts: dict[str, str | dict[str, None]] = {}
-        #: The values of each context, by name.
-        self.states: dict[str, Mapping[str, StoredState]] = {}
+    owner: Owner
+    account: Account
+    tasks: dict[str, Record] = field(default_factory=dict)
+    sends: dict[str, SentRun] = field(default_factory=dict)
+    # Most contexts have one task; its id is stored without a set.
+    contexts: dict[str, str | dict[str, None]] = field(default_factory=dict)
+    #: The values of each context, by name.
+    states: dict[str, Mapping[str, StoredState]] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
         """Add a task."""
@@ -161,49 +157,34 @@ class Created(NamedTuple):
     time_ms: int
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Record:
     """One task. ``events`` are the entries after ``base`` and are only appended to; ``head`` says how many are valid.
 
     Writers hold the lock of the store. Readers hold no lock and read the head first. Compaction creates a new record.
     """
 
-    __slots__ = (
-        "artifacts",
-        "base",
-        "bytes",
-        "created",
-        "events",
-        "head",
-        "keys",
-        "messages",
-        "order",
-        "owned",
-        "request",
-        "rest",
-        "times",
-        "token",
-        "webhooks",
-    )
+    owned: Owned
+    head: TaskHead
+    created: Created
+    base: Base = _NOTHING
+    events: list[Packed] = field(default_factory=list)
+    #: When each of them was stored: a number of milliseconds in `_TIME` bytes. The garbage collector skips such an object.
+    times: bytearray = field(default_factory=bytearray)
+    messages: int = 0
+    artifacts: int = 0
+    bytes: int = 0
+    order: Cursor = field(init=False)
+    #: The end of the newest run, in seconds since 1970.
+    rest: float = 0.0
+    #: Idempotency keys of the sends that started its runs.
+    keys: tuple[str, ...] = ()
+    token: str = ""  # no run holds the task yet  # nosec B105
+    request: RunRequest | None = None
+    webhooks: tuple[StoredWebhook, ...] = ()
 
-    def __init__(self, owned: Owned, head: TaskHead, created: Created, base: Base = _NOTHING) -> None:
-        self.owned: Owned = owned
-        self.head: TaskHead = head
-        self.created: Created = created
-        self.base: Base = base
-        self.events: list[Packed] = []
-        #: When each of them was stored: a number of milliseconds in `_TIME` bytes. The garbage collector skips such an object.
-        self.times: bytearray = bytearray()
-        self.messages: int = 0
-        self.artifacts: int = 0
-        self.bytes: int = 0
-        self.order: Cursor = Cursor(0, head.id)
-        #: The end of the newest run, in seconds since 1970.
-        self.rest: float = 0.0
-        #: Idempotency keys of the sends that started its runs.
-        self.keys: tuple[str, ...] = ()
-        self.token: str = ""  # no run holds the task yet  # nosec B105
-        self.request: RunRequest | None = None
-        self.webhooks: tuple[StoredWebhook, ...] = ()
+    def __post_init__(self) -> None:
+        self.order = Cursor(0, self.head.id)
 
     @property
     def terminal(self) -> bool:
