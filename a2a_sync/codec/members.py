@@ -13,6 +13,8 @@ TEXTS = many(TEXT)
 METADATA = Member("metadata", STRUCT)
 EXTENSIONS = Member("extensions", TEXTS)
 DESCRIPTION = Member("description", TEXT)
+TASK_ID = required("task_id", TEXT)
+PAGE = (Member("page_size", INT32), Member("page_token", TEXT))
 
 
 def message(role: Kind, parts: Kind, references: Kind, parts_name: str = "") -> tuple[Member, ...]:
@@ -95,6 +97,31 @@ def task_query(state: Kind, timestamp: Kind) -> tuple[Member, ...]:
         Member("status_timestamp_after", timestamp),
         optional("include_artifacts", FLAG),
     )
+
+
+def push_configs(config: Kind) -> tuple[Member, ...]:
+    return Member("configs", many(config)), Member("next_page_token", TEXT)
+
+
+def send_request(message: Kind, configuration: Kind, *message_names: str) -> tuple[Member, ...]:
+    return required("message", message, "", *message_names), Member("configuration", configuration), METADATA
+
+
+AUTHORIZATION_URL = required("authorization_url", TEXT)
+TOKEN_URL = required("token_url", TEXT)
+REFRESH_URL = Member("refresh_url", TEXT)
+SCOPES = Member("scopes", mapping(TEXT), always=True)  # required, and may be empty
+HTTP_SCHEME = (DESCRIPTION, required("scheme", TEXT), Member("bearer_format", TEXT))
+OPEN_ID_SCHEME = (DESCRIPTION, required("open_id_connect_url", TEXT))
+
+
+def api_key_scheme(location: str = "") -> tuple[Member, ...]:
+    """`location` is the name of that member on the wire, if it is another one."""
+    return DESCRIPTION, required("location", TEXT, location), required("name", TEXT)
+
+
+def oauth2_scheme(flow: Kind) -> tuple[Member, ...]:
+    return DESCRIPTION, required("flow", flow, "flows"), Member("oauth2_metadata_url", TEXT)
 
 
 def skill(security: Member) -> tuple[Member, ...]:

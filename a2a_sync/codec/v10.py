@@ -147,70 +147,37 @@ SEND_MESSAGE_CONFIGURATION = Record(
     HISTORY_LENGTH,
     Member("return_immediately", FLAG),
 )
-SEND_MESSAGE_REQUEST = Record(
-    t.SendMessageRequest,
-    TENANT,
-    required("message", MESSAGE),
-    Member("configuration", SEND_MESSAGE_CONFIGURATION),
-    m.METADATA,
-)
+SEND_MESSAGE_REQUEST = Record(t.SendMessageRequest, TENANT, *m.send_request(MESSAGE, SEND_MESSAGE_CONFIGURATION))
 LIST_TASKS_REQUEST = Record(t.ListTasksRequest, TENANT, *m.task_query(TASK_STATE, TIMESTAMP))
 LIST_TASKS_RESPONSE = Record(t.ListTasksResponse, *m.task_page(TASK))
-LIST_PUSH_CONFIGS_REQUEST = Record(
-    t.ListTaskPushNotificationConfigsRequest,
-    TENANT,
-    required("task_id", TEXT),
-    Member("page_size", INT32),
-    Member("page_token", TEXT),
-)
-LIST_PUSH_CONFIGS_RESPONSE = Record(
-    t.ListTaskPushNotificationConfigsResponse,
-    Member("configs", many(PUSH_CONFIG)),
-    Member("next_page_token", TEXT),
-)
+LIST_PUSH_CONFIGS_REQUEST = Record(t.ListTaskPushNotificationConfigsRequest, TENANT, m.TASK_ID, *m.PAGE)
+LIST_PUSH_CONFIGS_RESPONSE = Record(t.ListTaskPushNotificationConfigsResponse, *m.push_configs(PUSH_CONFIG))
 
 # -- security (spec 4.5) ------------------------------------------------------------------------------------------------
 
-REFRESH_URL = Member("refresh_url", TEXT)
-SCOPES = Member("scopes", mapping(TEXT), always=True)  # required, and may be empty
 OAUTH_FLOW = OneOf(
     authorization_code=Record(
         c.AuthorizationCodeOAuthFlow,
-        required("authorization_url", TEXT),
-        required("token_url", TEXT),
-        REFRESH_URL,
-        SCOPES,
+        m.AUTHORIZATION_URL,
+        m.TOKEN_URL,
+        m.REFRESH_URL,
+        m.SCOPES,
         Member("pkce_required", FLAG),
     ),
-    client_credentials=Record(c.ClientCredentialsOAuthFlow, required("token_url", TEXT), REFRESH_URL, SCOPES),
+    client_credentials=Record(c.ClientCredentialsOAuthFlow, m.TOKEN_URL, m.REFRESH_URL, m.SCOPES),
     device_code=Record(
-        c.DeviceCodeOAuthFlow,
-        required("device_authorization_url", TEXT),
-        required("token_url", TEXT),
-        REFRESH_URL,
-        SCOPES,
+        c.DeviceCodeOAuthFlow, required("device_authorization_url", TEXT), m.TOKEN_URL, m.REFRESH_URL, m.SCOPES
     ),
     implicit=Record(
-        c.ImplicitOAuthFlow, Member("authorization_url", TEXT), REFRESH_URL, Member("scopes", mapping(TEXT))
+        c.ImplicitOAuthFlow, Member("authorization_url", TEXT), m.REFRESH_URL, Member("scopes", mapping(TEXT))
     ),
-    password=Record(c.PasswordOAuthFlow, Member("token_url", TEXT), REFRESH_URL, Member("scopes", mapping(TEXT))),
+    password=Record(c.PasswordOAuthFlow, Member("token_url", TEXT), m.REFRESH_URL, Member("scopes", mapping(TEXT))),
 )
 SECURITY_SCHEME = OneOf(
-    api_key_security_scheme=Record(
-        c.APIKeySecurityScheme, m.DESCRIPTION, required("location", TEXT), required("name", TEXT)
-    ),
-    http_auth_security_scheme=Record(
-        c.HTTPAuthSecurityScheme, m.DESCRIPTION, required("scheme", TEXT), Member("bearer_format", TEXT)
-    ),
-    oauth2_security_scheme=Record(
-        c.OAuth2SecurityScheme,
-        m.DESCRIPTION,
-        required("flow", OAUTH_FLOW, "flows"),
-        Member("oauth2_metadata_url", TEXT),
-    ),
-    open_id_connect_security_scheme=Record(
-        c.OpenIdConnectSecurityScheme, m.DESCRIPTION, required("open_id_connect_url", TEXT)
-    ),
+    api_key_security_scheme=Record(c.APIKeySecurityScheme, *m.api_key_scheme()),
+    http_auth_security_scheme=Record(c.HTTPAuthSecurityScheme, *m.HTTP_SCHEME),
+    oauth2_security_scheme=Record(c.OAuth2SecurityScheme, *m.oauth2_scheme(OAUTH_FLOW)),
+    open_id_connect_security_scheme=Record(c.OpenIdConnectSecurityScheme, *m.OPEN_ID_SCHEME),
     mtls_security_scheme=Record(c.MutualTlsSecurityScheme, m.DESCRIPTION),
 )
 
@@ -267,10 +234,10 @@ _RECORDS = (
     LIST_TASKS_RESPONSE,
     Record(t.CancelTaskRequest, TENANT, required("id", TEXT), m.METADATA),
     Record(t.SubscribeToTaskRequest, TENANT, required("id", TEXT)),
-    Record(t.GetTaskPushNotificationConfigRequest, TENANT, required("task_id", TEXT), required("id", TEXT)),
+    Record(t.GetTaskPushNotificationConfigRequest, TENANT, m.TASK_ID, required("id", TEXT)),
     LIST_PUSH_CONFIGS_REQUEST,
     LIST_PUSH_CONFIGS_RESPONSE,
-    Record(t.DeleteTaskPushNotificationConfigRequest, TENANT, required("task_id", TEXT), required("id", TEXT)),
+    Record(t.DeleteTaskPushNotificationConfigRequest, TENANT, m.TASK_ID, required("id", TEXT)),
     Record(t.GetExtendedAgentCardRequest, TENANT),
     SECURITY_REQUIREMENT,
     AGENT_INTERFACE,

@@ -14,20 +14,18 @@ from a2a_sync import card as c
 from a2a_sync.codec import members as m
 from a2a_sync.codec import v10
 from a2a_sync.codec.fields import FLAG, STRUCT, TEXT, Invalid, Kind, Scalar, load_at, many, mapping
-from a2a_sync.codec.records import Member, Record, Tagged, Variants, load_member, optional, required
+from a2a_sync.codec.records import Member, Record, Tagged, Variants, load_member, optional
 
 # -- security -----------------------------------------------------------------------------------------------------------
 
-REFRESH_URL = Member("refresh_url", TEXT)
-SCOPES = Member("scopes", mapping(TEXT), always=True)
-AUTHORIZATION_URL = required("authorization_url", TEXT)
-TOKEN_URL = required("token_url", TEXT)
 #: In order of preference: a card can offer several flows, a scheme of the model has one.
 _FLOWS: dict[str, Record] = {
-    "authorizationCode": Record(c.AuthorizationCodeOAuthFlow, AUTHORIZATION_URL, TOKEN_URL, REFRESH_URL, SCOPES),
-    "clientCredentials": Record(c.ClientCredentialsOAuthFlow, TOKEN_URL, REFRESH_URL, SCOPES),
-    "implicit": Record(c.ImplicitOAuthFlow, AUTHORIZATION_URL, REFRESH_URL, SCOPES),
-    "password": Record(c.PasswordOAuthFlow, TOKEN_URL, REFRESH_URL, SCOPES),
+    "authorizationCode": Record(
+        c.AuthorizationCodeOAuthFlow, m.AUTHORIZATION_URL, m.TOKEN_URL, m.REFRESH_URL, m.SCOPES
+    ),
+    "clientCredentials": Record(c.ClientCredentialsOAuthFlow, m.TOKEN_URL, m.REFRESH_URL, m.SCOPES),
+    "implicit": Record(c.ImplicitOAuthFlow, m.AUTHORIZATION_URL, m.REFRESH_URL, m.SCOPES),
+    "password": Record(c.PasswordOAuthFlow, m.TOKEN_URL, m.REFRESH_URL, m.SCOPES),
 }
 
 
@@ -60,39 +58,13 @@ class _Schemes(Variants):
 
 SECURITY_SCHEME = _Schemes(
     "type",
-    Tagged(
-        "type",
-        "apiKey",
-        c.APIKeySecurityScheme,
-        m.DESCRIPTION,
-        required("location", TEXT, "in"),
-        required("name", TEXT),
-    ),
-    Tagged(
-        "type",
-        "http",
-        c.HTTPAuthSecurityScheme,
-        m.DESCRIPTION,
-        required("scheme", TEXT),
-        Member("bearer_format", TEXT),
-    ),
-    Tagged(
-        "type",
-        "oauth2",
-        c.OAuth2SecurityScheme,
-        m.DESCRIPTION,
-        required("flow", OAUTH_FLOW, "flows"),
-        Member("oauth2_metadata_url", TEXT),
-    ),
-    Tagged(
-        "type",
-        "openIdConnect",
-        c.OpenIdConnectSecurityScheme,
-        m.DESCRIPTION,
-        required("open_id_connect_url", TEXT),
-    ),
+    Tagged("type", "apiKey", c.APIKeySecurityScheme, *m.api_key_scheme("in")),
+    Tagged("type", "http", c.HTTPAuthSecurityScheme, *m.HTTP_SCHEME),
+    Tagged("type", "oauth2", c.OAuth2SecurityScheme, *m.oauth2_scheme(OAUTH_FLOW)),
+    Tagged("type", "openIdConnect", c.OpenIdConnectSecurityScheme, *m.OPEN_ID_SCHEME),
     Tagged("type", "mutualTLS", c.MutualTlsSecurityScheme, m.DESCRIPTION),
 )
+
 _SCOPES_BY_SCHEME = mapping(m.TEXTS)
 
 

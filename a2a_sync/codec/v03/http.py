@@ -20,7 +20,7 @@ from a2a_sync import operations as op
 from a2a_sync import types as t
 from a2a_sync.codec import members as m
 from a2a_sync.codec import v10
-from a2a_sync.codec.fields import INT32, MOMENT, STRUCT, TEXT, Kind, Scalar, many, names
+from a2a_sync.codec.fields import MOMENT, STRUCT, TEXT, Kind, Scalar, many, names
 from a2a_sync.codec.records import Member, OneOf, Record, load_member, required
 from a2a_sync.codec.v03 import KINDS as JSONRPC_KINDS
 from a2a_sync.codec.v03 import METHODS as JSONRPC_METHODS
@@ -136,11 +136,7 @@ def _dump_push_config(config: t.TaskPushNotificationConfig) -> dict[str, Any]:
 
 
 PUSH_CONFIG = Scalar(_load_push_config, _dump_push_config)
-PUSH_CONFIGS = Record(
-    t.ListTaskPushNotificationConfigsResponse,
-    Member("configs", many(PUSH_CONFIG)),
-    Member("next_page_token", TEXT),
-)
+PUSH_CONFIGS = Record(t.ListTaskPushNotificationConfigsResponse, *m.push_configs(PUSH_CONFIG))
 
 
 def _load_create(value: Any, strict: bool) -> t.TaskPushNotificationConfig:
@@ -198,10 +194,7 @@ class _SendRequest(requests.SendRequest):
 LIST_TASKS_REQUEST = Record(t.ListTasksRequest, *m.task_query(TASK_STATE, MOMENT))
 LIST_TASKS_RESPONSE = Record(t.ListTasksResponse, *m.task_page(TASK))
 SEND_MESSAGE_REQUEST = _SendRequest(
-    t.SendMessageRequest,
-    required("message", MESSAGE, "", "request"),
-    Member("configuration", SEND_MESSAGE_CONFIGURATION),
-    m.METADATA,
+    t.SendMessageRequest, *m.send_request(MESSAGE, SEND_MESSAGE_CONFIGURATION, "request")
 )
 
 
@@ -212,7 +205,6 @@ class _CancelRequest(Record):
         return {**super().dump(obj), "name": f"tasks/{obj.id}"}
 
 
-_TASK_ID = required("task_id", TEXT)
 _RECORDS = (
     MESSAGE,
     ARTIFACT,
@@ -224,9 +216,9 @@ _RECORDS = (
     LIST_TASKS_REQUEST,
     LIST_TASKS_RESPONSE,
     _CancelRequest(t.CancelTaskRequest, required("id", TEXT), Member("metadata", _read_only(STRUCT))),
-    Record(t.GetTaskPushNotificationConfigRequest, _TASK_ID, required("id", TEXT)),
-    Record(t.ListTaskPushNotificationConfigsRequest, _TASK_ID, Member("page_size", INT32), Member("page_token", TEXT)),
-    Record(t.DeleteTaskPushNotificationConfigRequest, _TASK_ID, required("id", TEXT)),
+    Record(t.GetTaskPushNotificationConfigRequest, m.TASK_ID, required("id", TEXT)),
+    Record(t.ListTaskPushNotificationConfigsRequest, m.TASK_ID, *m.PAGE),
+    Record(t.DeleteTaskPushNotificationConfigRequest, m.TASK_ID, required("id", TEXT)),
     PUSH_CONFIGS,
 )
 #: Written in both dialects: some clients need the names of the proto, others those of the other dialect.

@@ -7,7 +7,7 @@ from typing import Any
 
 from a2a_sync import types as t
 from a2a_sync.codec.fields import FLAG, STRUCT, TEXT, Invalid, Scalar, many
-from a2a_sync.codec.members import METADATA, TEXTS
+from a2a_sync.codec.members import METADATA, TEXTS, send_request
 from a2a_sync.codec.records import Member, Record, load_member, required
 from a2a_sync.codec.v03.tasks import HISTORY_LENGTH, MESSAGE
 
@@ -116,10 +116,6 @@ class SendRequest(Record):
         return super().dump(obj)
 
 
-SEND_MESSAGE_REQUEST = SendRequest(
-    t.SendMessageRequest,
-    required("message", MESSAGE),
-    Member("configuration", SEND_MESSAGE_CONFIGURATION),
-    METADATA,
-)
+SEND_MESSAGE_REQUEST = SendRequest(t.SendMessageRequest, *send_request(MESSAGE, SEND_MESSAGE_CONFIGURATION))
+
 RECORDS = (AUTHENTICATION_INFO, SEND_MESSAGE_CONFIGURATION, SEND_MESSAGE_REQUEST)
