@@ -43,11 +43,12 @@ _OTHER_SCHEMES = "otherSchemes"
 
 #: The kinds of rows in ``entries``.
 MESSAGE, STATUS, ARTIFACT, REQUEST = range(4)
-#: The columns of `HeadRow`.
-HEAD = (
-    "key, id, tenant, owner, context, state, status_ms, status, version, message, artifacts, metadata, token, compacted,"
-    " bytes, counted"
+_PROGRESS = ("number", "version", "revision", "cursor", "tries", "due_ms", "disabled", "error", "error_ms")
+#: The columns of a webhook that is joined with its task: ``hook`` and ``task``.
+WEBHOOK: str = "task.tenant, task.owner, task.version, hook.body, hook.open, hook.holder, hook." + ", hook.".join(
+    _PROGRESS
 )
+_MAPPINGS = ("metadata", "extensions", "trace", "headers")
 #: From this number of artifact entries on, the folded artifacts are stored as a snapshot.
 SNAPSHOT_AFTER = 64
 #: Bytes that a run appends before the count of its owner is updated.
@@ -104,6 +105,10 @@ class HeadRow(NamedTuple):
             metadata={} if self.metadata is None else json.loads(self.metadata),
             compacted=self.compacted,
         )
+
+
+#: The columns of `HeadRow`.
+HEAD: str = ", ".join(HeadRow._fields)
 
 
 def owned(row: HeadRow | None, owner: Owner, task_id: str) -> HeadRow:
@@ -288,12 +293,7 @@ def load_request(body: bytes, message: bytes | None) -> RunRequest:
         message=logged if isinstance(logged, Message) else _CODEC.load(Message, value["message"], strict=False),
         configuration=configuration,
         principal=principal,
-        metadata=value.get("metadata", {}),
-        tenant=value.get("tenant", ""),
-        extensions=value.get("extensions", {}),
-        trace=value.get("trace", {}),
-        headers=value.get("headers", {}),
-        attempt=value.get("attempt", 1),
+        **{name: value[name] for name in (*_MAPPINGS, "tenant", "attempt") if name in value},
     )
 
 
@@ -307,13 +307,9 @@ def _dump_request(request: RunRequest, *, message: bool) -> dict[str, Any]:
         value["message"] = _CODEC.dump(request.message)
     if request.configuration is not None:
         value["configuration"] = _CODEC.dump(replace(request.configuration, task_push_notification_config=None))
-    if request.principal is not None:
-        value["principal"] = {
-            "id": request.principal.id,
-            "scopes": list(request.principal.scopes),
-            "claims": dict(request.principal.claims),
-        }
-    for name in ("metadata", "extensions", "trace", "headers"):
+    if (caller := request.principal) is not None:
+        value["principal"] = {"id": caller.id, "scopes": list(caller.scopes), "claims": dict(caller.claims)}
+    for name in _MAPPINGS:
         if getattr(request, name):
             value[name] = dict(getattr(request, name))
     if request.tenant:
@@ -351,22 +347,13 @@ def send_digest(owner: Owner, key: str) -> bytes:
 
 
 def stored_webhook(row: Sequence[Any]) -> StoredWebhook:
-    """The webhook of a row, whose columns the schemas name."""
-    tenant, owner, head, body, number, version, revision, cursor, tries, due_ms, disabled, open_, *others = row
-    holder, error, error_ms = others
+    """The webhook of a row with the columns `WEBHOOK`."""
+    tenant, owner, head, body, open_, holder, *progress = row
     return StoredWebhook(
         owner=Owner(tenant, owner),
         config=load_webhook(body),
-        number=number,
-        version=version,
-        revision=revision,
-        cursor=cursor,
         head=head,
-        tries=tries,
-        due_ms=due_ms,
-        disabled=disabled,
-        error=error,
-        error_ms=error_ms,
         open=bool(open_),
         holder=holder or "",
+        **dict(zip(_PROGRESS, progress, strict=True)),
     )

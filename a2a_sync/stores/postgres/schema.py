@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterator
 
 from a2a_sync.stores.base import COMPACT_FROM, Owner
-from a2a_sync.stores.rows import ARTIFACT, COUNT_AFTER, HEAD, MESSAGE, REQUEST, STATUS
+from a2a_sync.stores.rows import ARTIFACT, COUNT_AFTER, HEAD, MESSAGE, REQUEST, STATUS, WEBHOOK
 
 #: Incremented with every change to the tables, together with a step in `_STEPS`.
 VERSION = 3
@@ -366,10 +366,6 @@ def _within(size: str) -> str:
     return ", ".join(f"CASE WHEN {fits} THEN {part} END" for part in _BODIES)
 
 
-_HOOK = (
-    "task.tenant, task.owner, task.version, hook.body, hook.number, hook.version, hook.revision, hook.cursor, hook.tries,"
-    " hook.due_ms, hook.disabled, hook.open, hook.holder, hook.error, hook.error_ms"
-)
 _UNCLAIMED = (
     "(hook.holder IS NULL OR split_part(hook.holder, '.', 1) NOT IN (SELECT id FROM {p}workers"
     " WHERE NOT gone AND reaper = ''))"
@@ -496,7 +492,7 @@ class Statements:
     )
     # -- webhooks --
     webhooks: str = (
-        f"SELECT {_HOOK} FROM {{p}}tasks AS task LEFT JOIN {{p}}webhooks AS hook ON hook.task = task.key"
+        f"SELECT {WEBHOOK} FROM {{p}}tasks AS task LEFT JOIN {{p}}webhooks AS hook ON hook.task = task.key"
         " WHERE task.id = %s AND task.scope = %s ORDER BY hook.number"
     )
     # Setting a webhook: one transaction.
@@ -512,14 +508,14 @@ class Statements:
         " SELECT 1 FROM task"
     )
     due_webhooks: str = (
-        f"SELECT {_HOOK} FROM {{p}}webhooks AS hook JOIN {{p}}tasks AS task ON task.key = hook.task WHERE hook.open"
+        f"SELECT {WEBHOOK} FROM {{p}}webhooks AS hook JOIN {{p}}tasks AS task ON task.key = hook.task WHERE hook.open"
         f" AND hook.behind AND hook.due_ms <= %s AND hook.cursor < task.version AND {_UNCLAIMED}"
         " ORDER BY row_number() OVER (PARTITION BY task.owner ORDER BY hook.due_ms), hook.due_ms LIMIT %s"
     )
     claim_webhook: str = (
         "UPDATE {p}webhooks AS hook SET holder = %(holder)s FROM {p}tasks AS task WHERE task.id = %(id)s"
         " AND hook.task = task.key AND hook.id = %(hook_id)s AND hook.open AND hook.cursor < task.version"
-        f" AND (hook.holder = %(holder)s OR {_UNCLAIMED}) RETURNING {_HOOK}"
+        f" AND (hook.holder = %(holder)s OR {_UNCLAIMED}) RETURNING {WEBHOOK}"
     )
     settle_webhook = (
         "WITH task AS (SELECT key, version, ended FROM {p}tasks WHERE id = %(id)s FOR SHARE)"
@@ -530,7 +526,7 @@ class Statements:
         " AND hook.holder = %(holder)s RETURNING 1"
     )
     stopped_webhooks: str = (
-        f"SELECT {_HOOK} FROM {{p}}webhooks AS hook JOIN {{p}}tasks AS task ON task.key = hook.task"
+        f"SELECT {WEBHOOK} FROM {{p}}webhooks AS hook JOIN {{p}}tasks AS task ON task.key = hook.task"
         " WHERE hook.disabled <> '' ORDER BY hook.error_ms DESC LIMIT %s"
     )
     waiting_webhooks: str = stopped_webhooks.replace(

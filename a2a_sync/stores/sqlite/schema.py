@@ -30,7 +30,7 @@ import sqlite3
 
 from a2a_sync.errors import StoreError
 from a2a_sync.stores.base import COMPACT_FROM
-from a2a_sync.stores.rows import ARTIFACT, HEAD, MESSAGE, REQUEST
+from a2a_sync.stores.rows import ARTIFACT, HEAD, MESSAGE, REQUEST, WEBHOOK
 
 #: Incremented with every change to the tables, together with an upgrade in `_SINCE`.
 VERSION = 7
@@ -40,11 +40,6 @@ _NUMBER_BITS = 28
 MOST_ENTRIES = (1 << _NUMBER_BITS) - 1
 
 _TASK_HEAD = ", ".join(f"task.{column}" for column in HEAD.split(", "))
-WEBHOOK = (
-    "task.tenant, task.owner, task.version, hook.body, hook.number, hook.version, hook.revision, hook.cursor, hook.tries,"
-    " hook.due_ms, hook.disabled, hook.open, hook.holder, hook.error, hook.error_ms"
-)
-
 _TABLES = (
     """
     CREATE TABLE {p}tasks (
