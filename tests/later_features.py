@@ -221,7 +221,6 @@ FEATURES = (
         {
             "server.responses": "*",
             "server.engine": "ServerEngine.reserve",
-            "server.handler": "RequestHandler._admit",
             "wsgi.connection": "HeldBytes LimitedBody._was_read",
             "wsgi.exchange": "Exchange._caller",
             "jsontext": "_brackets _check_containers",

@@ -16,19 +16,11 @@ from a2a_sync.lifecycle import Fold
 from a2a_sync.limits import Limits
 from a2a_sync.operations import StreamItem
 from a2a_sync.sizes import fit
-from a2a_sync.stores.base import (
-    LOG_PAGE_BYTES,
-    SMALL_BYTES,
-    LargeResult,
-    Owner,
-    SentRun,
-    StartedRun,
-    StoredTask,
-    TaskStore,
-)
+from a2a_sync.stores.base import LOG_PAGE_BYTES, Owner, SentRun, StartedRun, StoredTask, TaskStore
 from a2a_sync.types import Message, Task, TaskState
 
-Admit: TypeAlias = Callable[[int], Steps[None]]
+#: Reads a task with this id and at most so many messages.
+Load: TypeAlias = Callable[[str, int], Steps[StoredTask]]
 
 
 class Streams:
@@ -53,17 +45,14 @@ class Streams:
         task = _new_task(started) if before is None else self._task_at(owner, before, started.head.version)
         return self._stream(owner, subscription, trim_history(task, history, self._limits), started.head.version)
 
-    def from_start(self, owner: Owner, sent: SentRun, history: int, admit: Admit | None = None) -> Steps[PolledStream]:
-        """The same stream again, however far the run has come; the task as it is now where the log was compacted.
-
-        `admit`: see `of_task`.
-        """
+    def from_start(self, owner: Owner, sent: SentRun, history: int, load: Load) -> Steps[PolledStream]:
+        """The same stream again, however far the run has come; the task as it is now where the log was compacted."""
         subscription = self.listen(sent.task_id)
         try:
             head = self._store.head(owner, sent.task_id)
             if sent.number < head.compacted:
                 subscription.catch_up()
-                stored = yield from self._load(owner, sent.task_id, history, admit)
+                stored = yield from load(sent.task_id, history)
                 return self._stream(owner, subscription, stored.task, stored.version)
             new = Task(id=head.id, context_id=head.context_id, status=head.status)
             task = self._task_at(owner, StoredTask(task=new, version=0, running=True), sent.number)
@@ -74,12 +63,8 @@ class Streams:
             subscription.close()
             raise
 
-    def of_task(
-        self, owner: Owner, task_id: str, last_event_id: int | None, admit: Admit | None = None
-    ) -> Steps[PolledStream]:
+    def of_task(self, owner: Owner, task_id: str, last_event_id: int | None, load: Load) -> Steps[PolledStream]:
         """The events after `last_event_id`; where that is no event of the task, the task as it is and the events after that.
-
-        `admit` is called with the size of a large task before it is read, and may wait or raise.
 
         Raises:
             UnsupportedOperationError: nothing can follow.
@@ -87,7 +72,7 @@ class Streams:
         subscription = self.listen(task_id)
         try:
             return self._resumed(owner, subscription, task_id, last_event_id) or (
-                yield from self._from_now(owner, subscription, task_id, admit)
+                yield from self._from_now(owner, subscription, task_id, load)
             )
         except BaseException:
             subscription.close()
@@ -105,27 +90,15 @@ class Streams:
         subscription.catch_up()
         return TaskEventStream(self._store, owner, task_id, subscription, cursor=last_event_id, running=True)
 
-    def _from_now(
-        self, owner: Owner, subscription: Subscription, task_id: str, admit: Admit | None
-    ) -> Steps[PolledStream]:
+    def _from_now(self, owner: Owner, subscription: Subscription, task_id: str, load: Load) -> Steps[PolledStream]:
         # A task that has ended may be large, and is not read.
         state = self._store.head(owner, task_id).status.state
         if not state.terminal:
-            stored = yield from self._load(owner, task_id, self._limits.max_history_length, admit)
+            stored = yield from load(task_id, self._limits.max_history_length)
             state = stored.task.state
         if state.terminal:
             raise task_ended(task_id, state)
         return self._stream(owner, subscription, stored.task, stored.version, running=stored.running)
-
-    def _load(self, owner: Owner, task_id: str, history: int, admit: Admit | None) -> Steps[StoredTask]:
-        most, load = self._limits.max_response_bytes, self._store.load
-        if admit is None:
-            return load(owner, task_id, history=history, max_bytes=most)
-        try:
-            return load(owner, task_id, history=history, max_bytes=most, refuse_above=SMALL_BYTES)
-        except LargeResult as large:
-            yield from admit(large.size)
-            return load(owner, task_id, history=history, max_bytes=most)
 
     def _stream(
         self, owner: Owner, subscription: Subscription, task: Task, version: int, *, running: bool = True

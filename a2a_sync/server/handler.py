@@ -201,7 +201,8 @@ class RequestHandler:
                 return SingleItemStream(StreamItem(started))
             sent = started
         check_same(sent, key)
-        return (yield from self._streams.from_start(owner, sent, history, self._admit(owner, context)))
+        load = partial(self._stored, owner, context=context)
+        return (yield from self._streams.from_start(owner, sent, history, load))
 
     def _sent(self, owner: Owner, key: SendKey | None) -> SentRun | None:
         return None if key is None else self._store.sent(owner, key.key)
@@ -453,8 +454,8 @@ class RequestHandler:
         """SubscribeToTask (spec 3.1.6): stream the current task and then its events, or those after `last_event_id`."""
         self._check_streaming()
         owner = _owner(request.tenant, context)
-        admit = self._admit(owner, context)
-        return (yield from self._streams.of_task(owner, request.id, context.last_event_id, admit))
+        load = partial(self._stored, owner, context=context)
+        return (yield from self._streams.of_task(owner, request.id, context.last_event_id, load))
 
     # -- cancelling --
 
@@ -472,10 +473,6 @@ class RequestHandler:
 
     def _history(self, wanted: int | None) -> int:
         return self._limits.max_history_length if wanted is None else min(wanted, self._limits.max_history_length)
-
-    def _admit(self, owner: Owner, context: CallContext) -> Callable[[int], Steps[None]] | None:
-        """Reserves bytes for a large task; None for a call from inside this process."""
-        return None if context.gone is None else partial(self._responses.reserving, owner=quota_owner(owner.id))
 
     def _load(self, owner: Owner, task_id: str, history: int | None, context: CallContext) -> Steps[Task]:
         return (yield from self._stored(owner, task_id, history, context)).task

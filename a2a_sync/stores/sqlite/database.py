@@ -13,9 +13,9 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from a2a_sync.concurrency.gevent import original
 from a2a_sync.errors import StoreError
@@ -150,6 +150,10 @@ class Database:
             StoreError: the file cannot be read.
         """
         return self._attempt(self._ready(), "BEGIN", work, self._deadline())
+
+    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """All rows that a statement finds, in a transaction of its own."""
+        return self.read(lambda connection: connection.execute(statement, values).fetchall())
 
     def write(self, work: Callable[[sqlite3.Connection], _T], *, wait: bool = True, check_file: bool = True) -> _T:
         """Run `work` in a write transaction and return its result. It may be called again after a conflict.

@@ -16,7 +16,7 @@ class SQLiteInspection(SQLInspection):
     """The `Inspection` of an `SQLiteStore`."""
 
     def __init__(self, database: Database, sql: Statements) -> None:
-        super().__init__(lambda text, values: database.read(lambda c: c.execute(text, values).fetchall()), sql, "?")
+        super().__init__(database.rows, sql, "?")
         self._path = database.path
         self._sql = sql
 

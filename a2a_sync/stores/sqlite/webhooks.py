@@ -55,11 +55,7 @@ class SQLiteWebhooks:
 
     def due(self, *, now_ms: int, limit: int = 100) -> tuple[StoredWebhook, ...]:
         """See `Webhooks.due`."""
-
-        def work(connection: sqlite3.Connection) -> list[Sequence[Any]]:
-            return connection.execute(self._sql.due_webhooks, (now_ms, limit)).fetchall()
-
-        return tuple(map(rows.stored_webhook, self._database.read(work)))
+        return tuple(map(rows.stored_webhook, self._database.rows(self._sql.due_webhooks, (now_ms, limit))))
 
     def claim(self, webhook: StoredWebhook, holder: str) -> StoredWebhook | None:
         """See `Webhooks.claim`."""

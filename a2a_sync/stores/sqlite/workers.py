@@ -64,8 +64,7 @@ class SQLiteWorkers:
 
     def has_others(self) -> bool:
         """See `Workers.has_others`."""
-        statement = self._sql.has_others
-        return bool(self._database.read(lambda connection: connection.execute(statement, (self.id,)).fetchone()[0]))
+        return bool(self._database.rows(self._sql.has_others, (self.id,))[0][0])
 
     def claim_lost(self, lease: float, *, now: float | None) -> LostWorker | None:
         """See `Workers.claim_lost`."""
@@ -87,20 +86,12 @@ class SQLiteWorkers:
 
     def runs_of(self, worker: str) -> tuple[HeldRun, ...]:
         """See `Workers.runs_of`."""
-
-        def work(connection: sqlite3.Connection) -> list[tuple[str, str, str, str]]:
-            return connection.execute(self._sql.held, (worker, worker)).fetchall()
-
-        return tuple(
-            HeldRun(Owner(tenant, owner), RunToken(task_id, token))
-            for tenant, owner, task_id, token in self._database.read(work)
-        )
+        found = self._database.rows(self._sql.held, (worker, worker))
+        return tuple(HeldRun(Owner(tenant, owner), RunToken(task, token)) for tenant, owner, task, token in found)
 
     def holds(self, token: RunToken) -> bool:
         """See `Workers.holds`."""
-        statement = self._sql.holds
-        found = self._database.read(lambda connection: connection.execute(statement, token).fetchone())
-        return found is not None
+        return bool(self._database.rows(self._sql.holds, token))
 
     def adopt(self, run: HeldRun, request: RunRequest, events: Sequence[LogEvent]) -> StartedRun:
         """See `Workers.adopt`."""
