@@ -18,7 +18,8 @@ class MediaTypes:
 
     def __init__(self, modes: Iterable[str]) -> None:
         self._listed = tuple(dict.fromkeys(modes))
-        self._accepted = {_with_subtype(mode) for mode in self._listed}
+        modes = map(_without_parameters, self._listed)
+        self._accepted = {mode if "/" in mode else f"{mode}/*" for mode in modes}
         self._accepts_all = not self._accepted or "*/*" in self._accepted
 
     def __contains__(self, media_type: str) -> bool:
@@ -54,8 +55,3 @@ class InputMediaTypes:
 
 def _without_parameters(media_type: str) -> str:
     return media_type.partition(";")[0].strip().lower()
-
-
-def _with_subtype(mode: str) -> str:
-    plain = _without_parameters(mode)
-    return plain if "/" in plain else f"{plain}/*"

@@ -6,6 +6,7 @@ Results become artifacts, messages of the agent become history, questions and re
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
@@ -74,10 +75,8 @@ class Failed(_EndingResult):
 
 
 def _reason(value: Any) -> Content:
-    try:
+    with suppress(TypeError, ValueError):
         return value if isinstance(value, Message) else to_parts(value)
-    except (TypeError, ValueError):
-        pass
     if isinstance(value, BaseException):
         return str(value) or type(value).__name__
     try:

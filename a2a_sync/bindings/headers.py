@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from a2a_sync.codec.fields import shown
+from a2a_sync.errors import VersionNotSupportedError
 
 #: The protocol version of a request; a query parameter of this name has the same meaning.
 VERSION = "A2A-Version"
@@ -22,6 +25,22 @@ def major_minor(version: str) -> str:
 def named_versions(value: str) -> set[str]:
     """The versions that a header names: one, if all is well. A header that was sent twice arrives as a list."""
     return {major_minor(part) for part in value.split(",") if part.strip()}
+
+
+def only_version(value: str) -> str:
+    """The one version that a header value names; ``""`` where it names several."""
+    versions = named_versions(value) or {UNNAMED}
+    return versions.pop() if len(versions) == 1 else ""
+
+
+def wrong_version(what: str, named: str, wanted: str, served: Iterable[str]) -> VersionNotSupportedError:
+    """The error of a request that calls `what`, which belongs to another version than the `named` one (spec 3.6.2)."""
+    versions = ", ".join(served)
+    asked = f"version {shown(named)}" if named else "no version"
+    return VersionNotSupportedError(
+        f"{what}, and the request names {asked}; send the header 'A2A-Version: {wanted}' (served: {versions})",
+        metadata={"supportedVersions": versions},
+    )
 
 
 def extension_headers(version: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -314,10 +315,8 @@ def _raise_alert(sock: socket.socket | None) -> None:
 
 
 def _shutdown_read(sock: socket.socket) -> None:
-    try:
+    with suppress(OSError):  # closed already
         sock.shutdown(socket.SHUT_RD)
-    except OSError:
-        pass  # closed already
 
 
 def timed_body(body: bytes | None, deadline: Deadline) -> bytes | io.BytesIO | None:

@@ -187,10 +187,6 @@ def _load_base64(value: Any, strict: bool) -> bytes:
         raise Invalid("is not base64") from None
 
 
-def _dump_base64(value: bytes) -> str:
-    return binascii.b2a_base64(value, newline=False).decode("ascii")
-
-
 def _dump_struct(value: Mapping[str, Any]) -> dict[str, Any]:
     return value if isinstance(value, dict) else dict(value)
 
@@ -201,7 +197,7 @@ INT32 = Scalar(_load_int32, empty=0)
 TIMESTAMP = Scalar(_load_timestamp, _dump_timestamp)
 #: A timestamp that a lenient reader ignores if it is malformed.
 MOMENT = Scalar(_load_moment, _dump_timestamp)
-BASE64 = Scalar(_load_base64, _dump_base64, empty=b"")
+BASE64 = Scalar(_load_base64, lambda value: binascii.b2a_base64(value, newline=False).decode("ascii"), empty=b"")
 STRUCT = Scalar(_load_as(dict, "an object"), _dump_struct, empty={}, plain=dict)
 
 

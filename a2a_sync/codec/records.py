@@ -102,7 +102,8 @@ class Record:
                 if strict:
                     raise Invalid("at least one is required" if member.kind.empty == () else "is required", member.name)
                 if member.attribute not in found:
-                    found[member.attribute] = self._default_of(member)
+                    kind = member.kind
+                    found[member.attribute] = kind.load({}, False) if isinstance(kind, Record) else kind.empty
                     if found[member.attribute] is None:
                         return None
         return self.cls(**found)
@@ -127,10 +128,6 @@ class Record:
                     raise Invalid("is given twice, with different values", name)
                 found[attribute] = loaded
         return found
-
-    def _default_of(self, member: Member) -> Any:
-        kind = member.kind
-        return kind.load({}, False) if isinstance(kind, Record) else kind.empty
 
     def dump(self, obj: Any) -> dict[str, Any]:
         """An object of the dataclass on the wire: what is constant, then its members."""

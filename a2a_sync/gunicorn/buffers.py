@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from a2a_sync.wsgi.connection import RESET
@@ -352,11 +353,9 @@ class ClientSocket(socket.socket):
             self._parked.clear()
             self.parked_bytes = 0
             self._changed.notify_all()
-        try:
+        with suppress(OSError):  # already closed
             self.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             self.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # already closed
 
 
 class TLSClientSocket(ClientSocket):
@@ -386,10 +385,8 @@ class TLSClientSocket(ClientSocket):
         super().write_now(self._outgoing.read())
 
     def end_writing(self) -> None:
-        try:
+        with suppress(OSError):  # the client has not closed its end, or the handshake is not over
             self._tls.unwrap()
-        except OSError:
-            pass  # the client has not closed its end, or the handshake is not over
         if self._outgoing.pending:
             super().write_now(self._outgoing.read())
         super().end_writing()

@@ -19,6 +19,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -491,10 +492,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self._stop_receiving(conn)
         self.nr_conns -= 1
         if answer:
-            try:
+            with suppress(OSError):
                 conn.sock.write_now(answer)
-            except OSError:
-                pass
         conn.close(graceful=bool(answer))
 
     def _evict(self) -> None:

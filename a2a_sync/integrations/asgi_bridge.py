@@ -148,10 +148,8 @@ class Bridge:
 
     def abort(self) -> None:
         """Stop sending: other clients need the memory. From any thread."""
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop has stopped
             self._loop.call_soon_threadsafe(self.leave)
-        except RuntimeError:
-            pass  # the loop has stopped
 
     def serve(self, respond: Callable[[], None]) -> None:
         """Call `respond`, store its exception in ``error``, and notify the loop at the end."""
@@ -162,10 +160,8 @@ class Bridge:
         except Exception as error:
             self.error = error
         finally:
-            try:
+            with contextlib.suppress(RuntimeError):  # the loop has stopped
                 self._loop.call_soon_threadsafe(self.ended.set)
-            except RuntimeError:
-                pass  # the loop has stopped
 
     def run(self, app: Callable[..., Any], environ: dict[str, Any]) -> None:
         """Call the WSGI application and send its response, or leave it to the loop if it is complete and not large."""

@@ -56,12 +56,8 @@ def to_chat_messages(messages: Message | Iterable[Message], *, lossless: bool = 
     included. Use it only for messages that no client has written.
     """
     listed = [messages] if isinstance(messages, Message) else messages
-    convert = _lossless if lossless else _plain
-    return [chat for message in listed for chat in convert(message)]
-
-
-def _plain(message: Message) -> list[dict[str, Any]]:
-    return _chats(message, marks=False)
+    converted = (_lossless(message) if lossless else _chats(message, marks=False) for message in listed)
+    return [chat for chats in converted for chat in chats]
 
 
 def _lossless(message: Message) -> list[dict[str, Any]]:
@@ -199,12 +195,8 @@ def _message(chat: Mapping[str, Any], where: str) -> Message:
     message_id = chat.get("id")
     if isinstance(message_id, str) and message_id:
         message = replace(message, message_id=message_id)
-    return marked(message, dict(chat), _plain_but_parts(message))
-
-
-def _plain_but_parts(message: Message) -> dict[str, Any]:
-    """The chat message for `message` without its mark; the marks of its parts are used."""
-    return _chats(message, marks=True)[0]
+    # The message has no mark yet, but its parts may.
+    return marked(message, dict(chat), _chats(message, marks=True)[0])
 
 
 def _parts(chat: Mapping[str, Any], where: str) -> tuple[Part, ...]:

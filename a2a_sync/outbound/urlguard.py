@@ -12,6 +12,7 @@ import copy
 import ipaddress
 import socket
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from a2a_sync import urls
@@ -182,11 +183,9 @@ class AddressRules:
             self._add(entry.strip().lower())
 
     def _add(self, entry: str) -> None:
-        try:
+        with suppress(ValueError):
             self._networks.append(ipaddress.ip_network(entry.strip("[]"), strict=False))
             return
-        except ValueError:
-            pass
         name = entry.removeprefix("*.")
         if not urls.is_name(name) or name.endswith("."):
             raise ValueError(f"{entry!r} is neither a host name nor an address nor a network")

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -162,12 +163,10 @@ class Connection:
         if self._abort is not None:
             self._abort()
         if self._socket is not None:
-            try:
+            with suppress(OSError):  # it has ended
                 # Closing resets it then: what the client has not read would stay in the memory of the system.
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                 self._socket.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # it has ended
 
     def shutdown_read(self) -> None:
         """Where the client closes after this response: do not wait for anything that it might still send.
@@ -187,11 +186,9 @@ class Connection:
 
     def _shutdown(self, how: int) -> None:
         if self._socket is not None:
-            try:
+            with suppress(OSError):  # it has ended
                 if not hasattr(self._socket, "getpeercert"):
                     self._socket.shutdown(how)
-            except OSError:
-                pass  # it has ended
 
     def _shows(self, name: str) -> bool:
         """Whether the server's socket has a true attribute of this name."""

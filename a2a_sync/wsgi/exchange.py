@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from http import HTTPStatus
@@ -179,14 +180,9 @@ class Exchange:
             self._principal = self._authenticate(auth_request(self.environ, self.headers))
         except AgentError:
             if 0 < (self.request.content_length or 0) <= _SMALL_BODY:
-                self._discard_body()
+                with suppress(AgentError):  # the request is refused in any case
+                    self.read_body()
             raise
-
-    def _discard_body(self) -> None:
-        try:
-            self.read_body()
-        except AgentError:
-            pass  # the request is refused in any case
 
     def read_body(self) -> bytes:
         """The body. One that is not declared as JSON, or is too large, is not read.

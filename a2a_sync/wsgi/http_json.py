@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from a2a_sync.bindings import http_json
-from a2a_sync.bindings.headers import UNNAMED, named_versions
+from a2a_sync.bindings.headers import UNNAMED, only_version, wrong_version
 from a2a_sync.bindings.routes import V03_PREFIX, Paths, RouteMatch, WrongVerbError
 from a2a_sync.codec import Codec, by_version
-from a2a_sync.codec.fields import shown
 from a2a_sync.errors import AgentError, VersionNotSupportedError
 from a2a_sync.operations import AnyOperation, Call, Endpoint
 from a2a_sync.types import SendMessageRequest
@@ -38,7 +37,7 @@ class HttpJsonService:
         codec = next(iter(self._codecs.values()))
         try:
             path = exchange.path
-            requested = _only(exchange.requested_version)
+            requested = only_version(exchange.requested_version)
             codec = self._codecs[self._paths.version(path, requested)]
             match = self._paths.find(path, requested)
             if match is None:
@@ -88,15 +87,8 @@ class HttpJsonService:
         return not isinstance(request, SendMessageRequest) or encoded_twice(request)
 
     def _wrong_version(self, named: str, version: str) -> VersionNotSupportedError:
-        """The error of a request whose path belongs to another version than the one that it names (spec 3.6.2)."""
-        served = ", ".join(self._codecs)
         other = f" (those of 0.3 begin with /{V03_PREFIX}/)" if version != UNNAMED and UNNAMED in self._codecs else ""
-        return VersionNotSupportedError(
-            f"This path is one of protocol {version}{other}"
-            + (f", and the request names version {shown(named)}" if named else ", and the request names no version")
-            + f"; send the header 'A2A-Version: {version}' (served: {served})",
-            metadata={"supportedVersions": served},
-        )
+        return wrong_version(f"This path is one of protocol {version}{other}", named, version, self._codecs)
 
     def _media_type_of(self, exchange: Exchange, codec: Codec) -> str:
         """The media type of the response."""
@@ -113,9 +105,3 @@ class HttpJsonService:
         any_json = not accepted or any(accepted.get(one) for one in _WILDCARDS)
         plain = not any_json or own in accepted or accepted.get(EVENT_STREAM) or exchange.media_type == http_json.JSON
         return http_json.JSON if plain else own
-
-
-def _only(named: str) -> str:
-    """The one version that a request names; ``""`` where it names several."""
-    versions = named_versions(named) or {UNNAMED}
-    return versions.pop() if len(versions) == 1 else ""

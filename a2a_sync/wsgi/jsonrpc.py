@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from a2a_sync.bindings import jsonrpc
-from a2a_sync.bindings.headers import UNNAMED, named_versions
+from a2a_sync.bindings.headers import only_version, wrong_version
 from a2a_sync.codec import Codec, by_method
-from a2a_sync.codec.fields import shown
 from a2a_sync.errors import AgentError, VersionNotSupportedError
 from a2a_sync.operations import AnyOperation, Call, Endpoint
 from a2a_sync.wsgi.exchange import Exchange, internal_error
@@ -66,11 +65,7 @@ class JsonRpcService:
             MethodNotFoundError: no version has the method.
             VersionNotSupportedError: the requested version is not served here, or does not have the method.
         """
-        version = requested
-        if version not in self._codecs:
-            versions = named_versions(requested) or {UNNAMED}
-            version = versions.pop() if len(versions) == 1 else ""
-        codec = self._codecs.get(version)
+        codec = self._codecs.get(requested if requested in self._codecs else only_version(requested))
         operation = None if codec is None else codec.operations.get(method)
         if codec is None or operation is None:
             raise self._unserved(method, requested)
@@ -78,16 +73,6 @@ class JsonRpcService:
 
     def _unserved(self, method: str, requested: str) -> VersionNotSupportedError:
         codec = next((one for one in self._codecs.values() if method in one.operations), None) or by_method(method)
-        served = ", ".join(self._codecs)
-        wanted = codec.version if codec.version in self._codecs else next(iter(self._codecs))
-        return VersionNotSupportedError(
-            f"{method} is a method of protocol {codec.version}"
-            + ("" if codec.version in self._codecs else ", which is not served here")
-            + (
-                f", and the request names version {shown(requested)}"
-                if requested
-                else ", and the request names no version"
-            )
-            + f"; send the header 'A2A-Version: {wanted}' (served: {served})",
-            metadata={"supportedVersions": served},
-        )
+        served = codec.version in self._codecs
+        what = f"{method} is a method of protocol {codec.version}" + ("" if served else ", which is not served here")
+        return wrong_version(what, requested, codec.version if served else next(iter(self._codecs)), self._codecs)

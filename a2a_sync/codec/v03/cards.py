@@ -121,7 +121,7 @@ class _Card(Record):
         )
 
     def dump(self, obj: Any) -> dict[str, Any]:
-        spoken = [one for one in obj.supported_interfaces if not one.protocol_version or _is_v03(one.protocol_version)]
+        spoken = [one for one in obj.supported_interfaces if (one.protocol_version or _VERSION).startswith("0.")]
         if not spoken:
             raise ValueError("the card names no interface of protocol 0.3")
         written = {
@@ -134,10 +134,6 @@ class _Card(Record):
         if obj.capabilities.extended_agent_card:
             written["supportsAuthenticatedExtendedCard"] = True
         return written
-
-
-def _is_v03(version: str) -> bool:
-    return version.startswith("0.")
 
 
 _TOP_LEVEL_CAPABILITIES = Record(

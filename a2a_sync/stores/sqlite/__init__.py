@@ -10,6 +10,7 @@ import itertools
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -401,10 +402,8 @@ class SQLiteStore:
         size of the task, and the total cost of snapshots in that of the entries.
         """
         values = reading.snapshot_of(task)
-        try:
+        with suppress(StoreError):
             self._database.write(lambda connection: connection.execute(self._sql.put_snapshot, values), wait=False)
-        except StoreError:
-            pass
 
     # -- listing ------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import pytest
 
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.operations import RunRequest, Webhook
-from a2a_sync.stores.base import COMPACT_FROM, SNAPSHOT, Owner, TaskBusy, TooManyWebhooks
+from a2a_sync.stores.base import SNAPSHOT, Owner, TaskBusy, TooManyWebhooks
 from a2a_sync.testing.storecontract.making import (
     FOREIGN,
     MINE,
@@ -20,6 +20,7 @@ from a2a_sync.testing.storecontract.making import (
     concurrently,
     done,
     expire_all,
+    long,
     message,
     status,
 )
@@ -238,14 +239,11 @@ class Webhooks:
         assert ids_of(store, "t") == []
 
     def test_webhooks_are_kept_when_a_log_is_compacted(self, store: Any) -> None:
-        run = begin(store)
-        for n in range(COMPACT_FROM):
-            store.append(run.token, [chunk(run.head.id, "x", append=n > 0)])
-        store.append(run.token, [status(run.head.id, TaskState.COMPLETED)])
-        put(store, run.head.id, "w", token="kept")
-        before = store.webhooks.of_task(MINE, run.head.id)
+        task_id = long(store)
+        put(store, task_id, "w", token="kept")
+        before = store.webhooks.of_task(MINE, task_id)
         store.sweep(expire_all(replay=True))
-        assert store.webhooks.of_task(MINE, run.head.id) == before
+        assert store.webhooks.of_task(MINE, task_id) == before
 
     # -- delivering -----------------------------------------------------------------------------------------------------
 
@@ -345,23 +343,17 @@ class Webhooks:
         assert due(store) == ["w"]
 
     def test_a_log_is_not_compacted_while_a_webhook_is_behind(self, store: Any) -> None:
-        run = begin(store)
-        put(store, run.head.id, "w")
-        for n in range(COMPACT_FROM):
-            store.append(run.token, [chunk(run.head.id, "x", append=n > 0)])
-        store.append(run.token, [status(run.head.id, TaskState.COMPLETED)])
+        task_id = long(store)
+        put(store, task_id, "w")
         assert store.sweep(expire_all(replay=True)).compacted == 0
-        held = claimed(store, run.head.id)
+        held = claimed(store, task_id)
         store.webhooks.settle(replace(held, cursor=held.head), release=True)
         assert store.sweep(expire_all(replay=True)).compacted == 1
 
     def test_a_disabled_webhook_does_not_prevent_compaction(self, store: Any) -> None:
-        run = begin(store)
-        put(store, run.head.id, "w")
-        for n in range(COMPACT_FROM):
-            store.append(run.token, [chunk(run.head.id, "x", append=n > 0)])
-        store.append(run.token, [status(run.head.id, TaskState.COMPLETED)])
-        store.webhooks.settle(replace(claimed(store, run.head.id), disabled="HTTP 410"), release=True)
+        task_id = long(store)
+        put(store, task_id, "w")
+        store.webhooks.settle(replace(claimed(store, task_id), disabled="HTTP 410"), release=True)
         assert store.sweep(expire_all(replay=True)).compacted == 1
 
     def test_a_release_ends_the_claims_of_one_deliverer_only(self, store: Any) -> None:
