@@ -23,7 +23,41 @@ _TRIES = 1000
 _SMALL_BYTES = 16 * 1024
 
 
-class Memory:
+class StoredValue:
+    """A value of a context in the store, which `read` and `write` reach."""
+
+    def __init__(
+        self, read: Callable[[], StoredState], write: Callable[[bytes, int], None], lock: Lock = lambda: lambda: None
+    ) -> None:
+        self._read = read
+        self._write = write
+        self._lock = lock
+
+    def _apply(self, attempt: Callable[[StoredState], _T]) -> _T:
+        """Call `attempt` with the stored value until it meets no change of another run, and return its result.
+
+        The lock keeps the runs of one owner from repeating the attempts with large values for each other.
+
+        Raises:
+            StoreError: each attempt met one.
+        """
+        current, release = self._read(), None
+        try:
+            for _ in range(_TRIES):
+                if release is None and len(current.body) > _SMALL_BYTES:
+                    release = self._lock()
+                    current = self._read()
+                try:
+                    return attempt(current)
+                except StateConflict as conflict:
+                    current = conflict.current
+            raise StoreError("the value of the context was changed by other runs at each attempt to write it")
+        finally:
+            if release is not None:
+                release()
+
+
+class Memory(StoredValue):
     """One value of bytes, or None: `RequestContext.memory` and `RequestContext.pending`.
 
     Each read returns what the store has now. Changes are stored immediately. They raise:
@@ -32,13 +66,6 @@ class Memory:
     - `ValueError`: the value has more than `Limits.max_context_memory_bytes`.
     - `StoreError`: the store failed.
     """
-
-    def __init__(
-        self, read: Callable[[], StoredState], write: Callable[[bytes, int], None], lock: Lock = lambda: lambda: None
-    ) -> None:
-        self._read = read
-        self._write = write
-        self._lock = lock
 
     def get(self) -> bytes | None:
         """The stored bytes; None where nothing, or the empty value, was stored."""
@@ -53,7 +80,7 @@ class Memory:
 
         The function is called again if another run has changed the value meanwhile, so it must have no side effects.
         """
-        return change_value(self._read, self._lock, partial(self._attempt, function))
+        return self._apply(partial(self._attempt, function))
 
     def _attempt(self, function: Callable[[bytes | None], bytes | None], current: StoredState) -> bytes | None:
         old = _bytes_of(current)
@@ -61,30 +88,6 @@ class Memory:
         if new != old:
             self._write(new or b"", current.version)
         return new
-
-
-def change_value(read: Callable[[], StoredState], lock: Lock, attempt: Callable[[StoredState], _T]) -> _T:
-    """Call `attempt` with the stored value until it meets no change of another run, and return its result.
-
-    `lock` keeps the runs of one owner from repeating the attempts with large values for each other.
-
-    Raises:
-        StoreError: each attempt met one.
-    """
-    current, release = read(), None
-    try:
-        for _ in range(_TRIES):
-            if release is None and len(current.body) > _SMALL_BYTES:
-                release = lock()
-                current = read()
-            try:
-                return attempt(current)
-            except StateConflict as conflict:
-                current = conflict.current
-        raise StoreError("the value of the context was changed by other runs at each attempt to write it")
-    finally:
-        if release is not None:
-            release()
 
 
 def _bytes_of(stored: StoredState) -> bytes | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from a2a_sync.agent.memory import Lock, change_value
+from a2a_sync.agent.memory import StoredValue
 from a2a_sync.jsontext import dumps
 from a2a_sync.stores.base import StoredState
 from a2a_sync.types import JSON
@@ -21,12 +21,67 @@ _T = TypeVar("_T")
 _MISSING = object()
 
 
+# -- read-only values: a change of them would not be stored -------------------------------------------------------------
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _FrozenDict({key: _frozen(one) for key, one in value.items()})
+    if isinstance(value, list):
+        return _FrozenList(map(_frozen, value))
+    return value
+
+
+def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
+    raise TypeError("what is read from the state is read-only: set the key again, or use context.state.change")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value
+
+
+class _CopiesAsPlain:
+    """Copies and pickles are plain containers, which can be changed."""
+
+    def copy(self) -> Any:
+        return _plain(self)
+
+    def __copy__(self) -> Any:
+        return _plain(self)
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return _plain(self)
+
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, tuple[Any]]:
+        return _identity, (_plain(self),)
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+class _FrozenDict(_CopiesAsPlain, dict[str, Any]):
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+
+class _FrozenList(_CopiesAsPlain, list[Any]):
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+
+# -- the state ----------------------------------------------------------------------------------------------------------
+
+
 class _Snapshot(NamedTuple):
     version: int
     value: Mapping[str, JSON]
 
 
-class State(MutableMapping[str, JSON]):
+class State(StoredValue, _CopiesAsPlain, MutableMapping[str, JSON]):
     """The shared state of all tasks of a context, kept by the store: JSON values by string keys.
 
     Reads return the state of the first read or of the last own change. Each change is stored immediately and is applied
@@ -39,20 +94,14 @@ class State(MutableMapping[str, JSON]):
     - `StoreError`: the store failed.
     """
 
-    def __init__(
-        self, read: Callable[[], StoredState], write: Callable[[bytes, int], None], lock: Lock = lambda: lambda: None
-    ) -> None:
-        self._read = read
-        self._write = write
-        self._lock = lock
-        self._snapshot: _Snapshot | None = None
+    _snapshot: _Snapshot | None = None
 
     def change(self, function: Callable[[dict[str, JSON]], _T]) -> _T:
         """Call `function` with the state as a plain dictionary, store the changes atomically, and return its result.
 
         The function is called again if another run has changed the state meanwhile, so it must have no side effects.
         """
-        return change_value(self._read, self._lock, partial(self._attempt, function))
+        return self._apply(partial(self._attempt, function))
 
     def _attempt(self, function: Callable[[dict[str, JSON]], _T], current: StoredState) -> _T:
         value = json.loads(current.body)
@@ -106,15 +155,6 @@ class State(MutableMapping[str, JSON]):
         """Remove all keys, atomically."""
         self.change(dict.clear)
 
-    def __copy__(self) -> dict[str, JSON]:
-        return _plain(self._value())  # type: ignore[no-any-return]
-
-    def __deepcopy__(self, memo: object) -> dict[str, JSON]:
-        return _plain(self._value())  # type: ignore[no-any-return]
-
-    def __reduce_ex__(self, protocol: object) -> tuple[type, tuple[Any]]:
-        return dict, (_plain(self._value()),)
-
     def __repr__(self) -> str:
         return f"State({dict(self)!r})"
 
@@ -124,59 +164,6 @@ def _encoded(value: dict[str, JSON]) -> bytes:
         if not isinstance(key, str):
             raise ValueError(f"state: a key is a string, not {key!r}")
     try:
-        body = dumps(value)
+        return dumps(value)
     except ValueError as error:
         raise ValueError(f"state: {error}") from None
-    return body
-
-
-# -- read-only values: a change of them would not be stored -------------------------------------------------------------
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, dict):
-        return _FrozenDict({key: _frozen(one) for key, one in value.items()})
-    if isinstance(value, list):
-        return _FrozenList(map(_frozen, value))
-    return value
-
-
-def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
-    raise TypeError("what is read from the state is read-only: set the key again, or use context.state.change")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    return value
-
-
-class _CopiesAsPlain:
-    """Copies and pickles are plain containers, which can be changed."""
-
-    def copy(self) -> Any:
-        return _plain(self)
-
-    def __copy__(self) -> Any:
-        return _plain(self)
-
-    def __deepcopy__(self, memo: object) -> Any:
-        return _plain(self)
-
-    def __reduce_ex__(self, protocol: object) -> tuple[Any, tuple[Any]]:
-        return _identity, (_plain(self),)
-
-
-def _identity(value: Any) -> Any:
-    return value
-
-
-class _FrozenDict(_CopiesAsPlain, dict[str, Any]):
-    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
-
-
-class _FrozenList(_CopiesAsPlain, list[Any]):
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
-    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
