@@ -5,32 +5,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-from a2a_sync.lazymodule import lazy_names
-
-if TYPE_CHECKING:
-    from a2a_sync.agent.agent import Agent
-    from a2a_sync.agent.artifacts import ArtifactWriter
-    from a2a_sync.agent.dialogue import Answer, AskError, DialogueChanged, yes_or_no
-    from a2a_sync.agent.executor import AgentExecutor, Event, RequestContext, TaskCancelled
-    from a2a_sync.agent.extensions import Extension, Timestamps
-    from a2a_sync.agent.memory import Memory
-    from a2a_sync.agent.results import AuthRequired, Failed, InputRequired, Rejected, StreamingResult
-    from a2a_sync.agent.spec import AgentSpec
-    from a2a_sync.agent.state import State
-
-_MODULES = {
-    "a2a_sync.agent.agent": ("Agent",),
-    "a2a_sync.agent.artifacts": ("ArtifactWriter",),
-    "a2a_sync.agent.dialogue": ("Answer", "AskError", "DialogueChanged", "yes_or_no"),
-    "a2a_sync.agent.executor": ("AgentExecutor", "Event", "RequestContext", "TaskCancelled"),
-    "a2a_sync.agent.extensions": ("Extension", "Timestamps"),
-    "a2a_sync.agent.memory": ("Memory",),
-    "a2a_sync.agent.results": ("AuthRequired", "Failed", "InputRequired", "Rejected", "StreamingResult"),
-    "a2a_sync.agent.spec": ("AgentSpec",),
-    "a2a_sync.agent.state": ("State",),
-}
+from a2a_sync.agent.agent import Agent
+from a2a_sync.agent.artifacts import ArtifactWriter
+from a2a_sync.agent.dialogue import Answer, AskError, DialogueChanged, yes_or_no
+from a2a_sync.agent.executor import AgentExecutor, Event, RequestContext, TaskCancelled
+from a2a_sync.agent.extensions import Extension, Timestamps
+from a2a_sync.agent.memory import Memory
+from a2a_sync.agent.results import AuthRequired, Failed, InputRequired, Rejected, StreamingResult
+from a2a_sync.agent.spec import AgentSpec
+from a2a_sync.agent.state import State
 
 __all__ = [
     "Agent",
@@ -54,5 +37,3 @@ __all__ = [
     "Timestamps",
     "yes_or_no",
 ]
-
-__getattr__: Final = lazy_names(__name__, _MODULES)
