@@ -316,11 +316,10 @@ class Client(Closes):
                     f"the extended card is not valid: {error}", phase="card", agent=link.agent
                 ) from None
         if link is self._link:
-            self._link = (
-                self._make_link(card, deadline)
-                if card.supported_interfaces
-                else replace(link, card=card, cache_entry=NEVER_EXPIRES)
-            )
+            if card.supported_interfaces:
+                self._link = self._make_link(card, deadline)
+            else:
+                self._link = replace(link, card=card, cache_entry=NEVER_EXPIRES)
         return card
 
     # -- messages --

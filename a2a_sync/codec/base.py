@@ -5,7 +5,7 @@ Errors, which are nearly the same in all versions, are encoded and decoded here 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from a2a_sync import card as c
@@ -55,7 +55,8 @@ class Codec:
         self._methods = methods
         #: The operations of this version by the names of their methods.
         self.operations: dict[str, AnyOperation] = {method: operation for operation, method in methods.items()}
-        self._dump_event = kinds[t.StreamResponse].dump or _identity
+        #: The JSON of an event of a stream.
+        self.dump_event: Callable[[t.StreamResponse], Any] = kinds[t.StreamResponse].dump or (lambda event: event)
 
     # -- methods --
 
@@ -118,10 +119,6 @@ class Codec:
         """One element of a stream: a Task, a Message or an update event; raises `DecodeError`."""
         return self.load(t.StreamResponse, value, strict=False)
 
-    def dump_event(self, event: t.StreamResponse) -> Any:
-        """The JSON of one element of a stream."""
-        return self._dump_event(event)
-
     def ends_stream(self, value: Any) -> bool:
         """Whether the JSON of an element of a stream marks it as the last one. Not all versions have such a mark."""
         return False
@@ -134,7 +131,7 @@ class Codec:
         """
         encoded = item.encoded.get(self._encoding)
         if encoded is None:
-            written = dumps(self._dump_event(item.event), max_depth=MAX_EVENT_DEPTH)
+            written = dumps(self.dump_event(item.event), max_depth=MAX_EVENT_DEPTH)
             encoded = item.encoded[self._encoding] = written
         return encoded
 
@@ -158,10 +155,6 @@ class Codec:
             message=_text(value.get("message")),
             **load_error_details(value.get("data")),
         )
-
-
-def _identity(value: Any) -> Any:
-    return value
 
 
 # -- errors (spec 9.5) --------------------------------------------------------------------------------------------------

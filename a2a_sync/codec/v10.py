@@ -148,10 +148,6 @@ SEND_MESSAGE_CONFIGURATION = Record(
     Member("return_immediately", FLAG),
 )
 SEND_MESSAGE_REQUEST = Record(t.SendMessageRequest, TENANT, *m.send_request(MESSAGE, SEND_MESSAGE_CONFIGURATION))
-LIST_TASKS_REQUEST = Record(t.ListTasksRequest, TENANT, *m.task_query(TASK_STATE, TIMESTAMP))
-LIST_TASKS_RESPONSE = Record(t.ListTasksResponse, *m.task_page(TASK))
-LIST_PUSH_CONFIGS_REQUEST = Record(t.ListTaskPushNotificationConfigsRequest, TENANT, m.TASK_ID, *m.PAGE)
-LIST_PUSH_CONFIGS_RESPONSE = Record(t.ListTaskPushNotificationConfigsResponse, *m.push_configs(PUSH_CONFIG))
 
 # -- security (spec 4.5) ------------------------------------------------------------------------------------------------
 
@@ -230,13 +226,13 @@ _RECORDS = (
     SEND_MESSAGE_CONFIGURATION,
     SEND_MESSAGE_REQUEST,
     Record(t.GetTaskRequest, TENANT, required("id", TEXT), HISTORY_LENGTH),
-    LIST_TASKS_REQUEST,
-    LIST_TASKS_RESPONSE,
+    Record(t.ListTasksRequest, TENANT, *m.task_query(TASK_STATE, TIMESTAMP)),
+    Record(t.ListTasksResponse, *m.task_page(TASK)),
     Record(t.CancelTaskRequest, TENANT, required("id", TEXT), m.METADATA),
     Record(t.SubscribeToTaskRequest, TENANT, required("id", TEXT)),
     Record(t.GetTaskPushNotificationConfigRequest, TENANT, m.TASK_ID, required("id", TEXT)),
-    LIST_PUSH_CONFIGS_REQUEST,
-    LIST_PUSH_CONFIGS_RESPONSE,
+    Record(t.ListTaskPushNotificationConfigsRequest, TENANT, m.TASK_ID, *m.PAGE),
+    Record(t.ListTaskPushNotificationConfigsResponse, *m.push_configs(PUSH_CONFIG)),
     Record(t.DeleteTaskPushNotificationConfigRequest, TENANT, m.TASK_ID, required("id", TEXT)),
     Record(t.GetExtendedAgentCardRequest, TENANT),
     SECURITY_REQUIREMENT,

@@ -140,18 +140,13 @@ class ASGIApp:
     def _serve(self, bridge: Bridge, scope: Scope) -> None:
         """Serve the request, on its thread."""
         try:
-            self._respond(bridge, scope)
+            environ = environ_of(scope, bridge)
+            # The app answers a page that may not call, before its user is asked for.
+            if self._principal is not None and not self._app.origins.refuse(environ):
+                environ["a2a_sync.principal"] = self._principal(scope)
+            bridge.run(self._app, environ)
         finally:
             self._free_threads.release()
-
-    def _respond(self, bridge: Bridge, scope: Scope) -> None:
-        environ = environ_of(scope, bridge)
-        if self._app.origins.refuse(environ):
-            bridge.run(self._app, environ)  # the app answers with the error
-            return
-        if self._principal is not None:
-            environ["a2a_sync.principal"] = self._principal(scope)
-        bridge.run(self._app, environ)
 
 
 class Dispatcher:

@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import io
+import itertools
 import math
 import queue
 import threading
@@ -177,15 +178,12 @@ class Bridge:
         chunks = app(environ, start_response)
         send: Callable[[Message], None] = self._send_message
         with closed_after(chunks):
-            for chunk in chunks:
+            for chunk in itertools.chain(chunks, (b"",)):
                 if head:
                     send = self._sender(head[0], environ["REQUEST_METHOD"])
                     send(head.pop())
                 for start in range(0, len(chunk), _PIECE):
                     send({"type": "http.response.body", "body": chunk[start : start + _PIECE], "more_body": True})
-            if head:
-                send = self._sender(head[0], environ["REQUEST_METHOD"])
-                send(head.pop())
             send({"type": "http.response.body", "body": b""})
 
     def _sender(self, head: Message, method: str) -> Callable[[Message], None]:

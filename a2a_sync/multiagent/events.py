@@ -165,7 +165,9 @@ class TaskObserver:
             del self._tracked[task_id]
             # A run that lost its task to another process ends in a state in which the task continues there.
             if tracked.began and tracked.state.paused:
-                self._emit_message(task_id, tracked)
+                seconds = time.monotonic() - tracked.began
+                message = _event(MESSAGE, task_id, tracked)
+                self._emit(replace(message, state=tracked.state, reply=_reply(tracked), seconds=seconds))
 
     def _track(self, batch: TaskBatch) -> _TrackedTask:
         # The end of an idle task from outside (a cancel) is not a handled message.
@@ -173,37 +175,19 @@ class TaskObserver:
         tracked = self._tracked[batch.task_id] = _TrackedTask(batch.before, began=began)
         return tracked
 
-    def _emit_message(self, task_id: str, tracked: _TrackedTask) -> None:
-        self._emit(
-            AgentEvent(
-                name=MESSAGE,
-                task_id=task_id,
-                context_id=tracked.context_id,
-                state=tracked.state,
-                reply=_reply(tracked),
-                seconds=time.monotonic() - tracked.began,
-            )
-        )
-
     def _process_event(self, task_id: str, tracked: _TrackedTask, event: LogEvent, ended: bool) -> None:
         tracked.context_id = event.context_id
         if isinstance(event, TaskArtifactUpdateEvent):
             # Events that are stored together with the end are a result; earlier ones were streamed.
             tracked.streamed = tracked.streamed or not ended
         elif isinstance(event, TaskStatusUpdateEvent) and event.status.state is not tracked.state:
-            self._emit(_transition(task_id, tracked, event))
-            tracked.state = event.status.state
+            status, transition = event.status, _event(TRANSITION, task_id, tracked)
+            self._emit(replace(transition, before=tracked.state, state=status.state, status=status))
+            tracked.state = status.state
 
 
-def _transition(task_id: str, tracked: _TrackedTask, event: TaskStatusUpdateEvent) -> AgentEvent:
-    return AgentEvent(
-        name=TRANSITION,
-        task_id=task_id,
-        context_id=event.context_id,
-        before=tracked.state,
-        state=event.status.state,
-        status=event.status,
-    )
+def _event(name: str, task_id: str, tracked: _TrackedTask) -> AgentEvent:
+    return AgentEvent(name=name, task_id=task_id, context_id=tracked.context_id)
 
 
 def _reply(tracked: _TrackedTask) -> str:

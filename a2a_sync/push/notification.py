@@ -110,11 +110,9 @@ class Notifications:
         whole = task()
         bare = replace(whole, artifacts=(), history=(), metadata=marked)
         body = _encode(webhook, bare)
-        return (
-            body
-            if len(body) <= self._max_bytes
-            else _encode(webhook, replace(bare, status=replace(bare.status, message=None)))
-        )
+        if len(body) > self._max_bytes:
+            body = _encode(webhook, replace(bare, status=replace(bare.status, message=None)))
+        return body
 
 
 def _encode(webhook: StoredWebhook, task: Task) -> bytes:

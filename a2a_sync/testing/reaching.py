@@ -64,10 +64,9 @@ def client_of(
         if raises:
             handler_errors = stack.enter_context(_RaiseHandlerErrors())
             options["interceptors"] = (handler_errors, *options.get("interceptors", ()))
-        reached = (
-            target if isinstance(target, str) else _target_and_options(target, over, counts, debug, options, stack)
-        )
-        yield stack.enter_context(Client(reached, **options))
+        if not isinstance(target, str):
+            target = _target_and_options(target, over, counts, debug, options, stack)
+        yield stack.enter_context(Client(target, **options))
 
 
 def _target_and_options(

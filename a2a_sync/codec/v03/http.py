@@ -190,9 +190,6 @@ class _SendRequest(requests.SendRequest):
         return super().load(value, strict)
 
 
-# 0.3 defines the path of a list but not its members. They are those of 1.0, with the tasks and states of this dialect.
-LIST_TASKS_REQUEST = Record(t.ListTasksRequest, *m.task_query(TASK_STATE, MOMENT))
-LIST_TASKS_RESPONSE = Record(t.ListTasksResponse, *m.task_page(TASK))
 SEND_MESSAGE_REQUEST = _SendRequest(
     t.SendMessageRequest, *m.send_request(MESSAGE, SEND_MESSAGE_CONFIGURATION, "request")
 )
@@ -213,8 +210,9 @@ _RECORDS = (
     ARTIFACT_UPDATE,
     SEND_MESSAGE_CONFIGURATION,
     SEND_MESSAGE_REQUEST,
-    LIST_TASKS_REQUEST,
-    LIST_TASKS_RESPONSE,
+    # 0.3 defines the path of a list but not its members. They are those of 1.0, with the tasks and states of this dialect.
+    Record(t.ListTasksRequest, *m.task_query(TASK_STATE, MOMENT)),
+    Record(t.ListTasksResponse, *m.task_page(TASK)),
     _CancelRequest(t.CancelTaskRequest, required("id", TEXT), Member("metadata", _read_only(STRUCT))),
     Record(t.GetTaskPushNotificationConfigRequest, m.TASK_ID, required("id", TEXT)),
     Record(t.ListTaskPushNotificationConfigsRequest, m.TASK_ID, *m.PAGE),
@@ -244,11 +242,9 @@ class ProtoCodec(V03Codec):
     """The codec of the proto's JSON. `METHODS` lists the operations of this binding; their names are not sent."""
 
     def load_request(self, operation: op.AnyOperation, params: Any) -> Any:
-        return (
-            self.load(_Create, params)
-            if operation is op.CREATE_PUSH_CONFIG
-            else super().load_request(operation, params)
-        )
+        if operation is op.CREATE_PUSH_CONFIG:
+            return self.load(_Create, params)
+        return super().load_request(operation, params)
 
     def dump_request(self, operation: op.AnyOperation, request: Any) -> Any:
         return _dump_create(request) if operation is op.CREATE_PUSH_CONFIG else super().dump_request(operation, request)
