@@ -16,7 +16,7 @@ import re
 import ssl
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -71,6 +71,7 @@ class Page(NamedTuple):
     headers: Mapping[str, str]
 
 
+@dataclass(eq=False, repr=False)
 class HttpTransport:
     """Sends requests to one agent, with the user's credentials. Safe from many threads and across forks.
 
@@ -88,51 +89,41 @@ class HttpTransport:
         max_response_bytes: largest decompressed body.
     """
 
-    def __init__(
-        self,
-        home: str,
-        *,
-        auth: Auth = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: Timeout,
-        alarms: AlarmClock,
-        session: requests.Session | None = None,
-        verify: bool | str | None = None,
-        cert: str | tuple[str, str] | None = None,
-        url_guard: URLGuard | None = None,
-        trace: Callable[[Frame], object] | None = None,
-        max_response_bytes: int,
-    ) -> None:
-        if url_guard is not None and session is not None:
+    home: str
+    _: KW_ONLY
+    auth: Auth = None
+    headers: Mapping[str, str] | None = None
+    timeout: Timeout
+    alarms: AlarmClock
+    session: requests.Session | None = None
+    verify: bool | str | None = None
+    cert: str | tuple[str, str] | None = None
+    url_guard: URLGuard | None = None
+    trace: Callable[[Frame], object] | None = None
+    max_response_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.url_guard is not None and self.session is not None:
             raise ValueError("url_guard needs connections of the client's own: leave session out")
-        self.home: str
-        self.home, in_url = urls.split_credentials(home)
-        if url_guard is not None:
-            url_guard.check(self.home)
+        self.home, in_url = urls.split_credentials(self.home)
+        if self.url_guard is not None:
+            self.url_guard.check(self.home)
         #: The address for errors and logs.
         self.agent: str = urls.parse(self.home).without_query
-        self._auth_argument = in_url if auth is None else auth
-        self._auth = make_auth(self._auth_argument)
-        self._headers = {name: check_header(name, value) for name, value in (headers or {}).items()}
-        self.timeout = timeout
-        self.alarms = alarms
-        self._session = session
-        self.verify = verify
-        self.cert = cert
-        self._guard = url_guard
-        self.trace: Callable[[Frame], object] | None = trace
-        self.max_response_bytes = max_response_bytes
+        self.auth = in_url if self.auth is None else self.auth
+        self._auth = make_auth(self.auth)
+        self._headers = {name: check_header(name, value) for name, value in (self.headers or {}).items()}
         renew_per_process(self)
 
     @property
     def has_secrets(self) -> bool:
         """There are credentials or headers, which are not sent to other origins."""
-        return self._auth_argument is not None or bool(self._headers) or self.cert is not None
+        return self.auth is not None or bool(self._headers) or self.cert is not None
 
     @property
     def has_own_trust(self) -> bool:
         """It may accept certificates of servers that other clients refuse."""
-        return self.verify not in (None, True) or self._session is not None
+        return self.verify not in (None, True) or self.session is not None
 
     def apply_card_security(self, card: AgentCard) -> None:
         """From now on, send credentials in the form that `card` asks for.
@@ -141,7 +132,7 @@ class HttpTransport:
             CardAuthError: the card requires credentials that were not given.
         """
         try:
-            self._auth = make_auth(self._auth_argument, card)
+            self._auth = make_auth(self.auth, card)
         except ValueError as error:
             raise CardAuthError(str(error), phase="card", agent=self.agent) from None
 
@@ -162,7 +153,7 @@ class HttpTransport:
         """
         if not urls.may_send_credentials(self.home, request.url):
             response = self._send(request, None)
-            response.credentials_withheld = self._auth_argument is not None or self._session is not None
+            response.credentials_withheld = self.auth is not None or self.session is not None
             return response
         request = replace(request, headers={**self._headers, **request.headers})
         auth = self._prepared_auth(request.deadline)
@@ -183,7 +174,7 @@ class HttpTransport:
     @property
     def has_credentials(self) -> bool:
         """There are credentials, in whatever form."""
-        return self._auth_argument is not None
+        return self.auth is not None
 
     def addresses(self, url: str) -> list[Any] | None:
         """The socket addresses of `url`, checked by the guard of the client; None without a guard.
@@ -192,11 +183,11 @@ class HttpTransport:
             UnsafeURLError: the guard refuses the URL or an address.
             OSError: the host has no address.
         """
-        if self._guard is None:
+        if self.url_guard is None:
             return None
-        self._guard.check(url)
+        self.url_guard.check(url)
         host, port = urls.parse(url).origin[1:]
-        return [address.sockaddr for address in self._guard.addresses(host, port)]
+        return [address.sockaddr for address in self.url_guard.addresses(host, port)]
 
     def credentials(self, url: str, deadline: Deadline) -> dict[str, str]:
         """The headers of a request to `url`, of the origin that the user named, which contain credentials.
@@ -236,9 +227,9 @@ class HttpTransport:
         error_context, deadline = request.error_context, request.deadline
         if deadline.expired:
             raise deadline_exceeded(error_context)
-        if request.guarded and self._guard is not None:
+        if request.guarded and self.url_guard is not None:
             try:
-                self._guard.check(request.url)
+                self.url_guard.check(request.url)
             except UnsafeURLError as unsafe:
                 raise ConnectError(f"the URL {unsafe}", **error_context.fields("connect")) from None
         refused: Exception
@@ -271,7 +262,7 @@ class HttpTransport:
             # As credentials: not for an origin that the user has not named.
             "cert": self.cert if at_home else None,
         }
-        session = self._session
+        session = self.session
         if session is None:
             adapter = self._adapter(request.guarded)
             if (response := adapter.open(request.method, request.url, **options)) is not None:
@@ -315,7 +306,7 @@ class HttpTransport:
         return urllib3.Timeout(connect=self.timeout.connect, read=self.timeout.read, total=total)
 
     def _adapter(self, guarded: bool) -> Adapter:
-        guard = self._guard if guarded else None
+        guard = self.url_guard if guarded else None
         adapter = self._adapters.get(guard is not None)
         if adapter is None:
             self._adapters[guard is not None] = adapter = Adapter(self.alarms, guard)

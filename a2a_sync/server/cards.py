@@ -6,13 +6,14 @@ A card cannot claim what its app does not do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.bindings.registry import BINDINGS
 from a2a_sync.card import FILLED_IN_BY_APP, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, validate_card
 
 
+@dataclass(eq=False, repr=False)
 class AppCard:
     """Makes complete cards of an app, and checks them.
 
@@ -29,23 +30,16 @@ class AppCard:
         InvalidCardError: here and from `complete`; it names each member that is wrong.
     """
 
-    def __init__(
-        self,
-        given: AgentCard,
-        *,
-        url: str | None,
-        interfaces: Sequence[tuple[str, str]],
-        extensions: Sequence[AgentExtension] = (),
-        extended: bool = False,
-        push: bool = False,
-        secured: Callable[[AgentCard], AgentCard] | None = None,
-    ) -> None:
-        self._url = url
-        self._interfaces = tuple(interfaces)
-        self._extensions = tuple(extensions)
-        self._extended = extended
-        self._push = push
-        self._secured = secured
+    given: InitVar[AgentCard]
+    _: KW_ONLY
+    url: str | None
+    interfaces: Sequence[tuple[str, str]]
+    extensions: Sequence[AgentExtension] = ()
+    extended: bool = False
+    push: bool = False
+    secured: Callable[[AgentCard], AgentCard] | None = None
+
+    def __post_init__(self, given: AgentCard) -> None:
         # An app can always stream; its author may switch it off.
         self._streams = given.capabilities.streaming is not False
         #: The public card without addresses.
@@ -54,7 +48,7 @@ class AppCard:
 
     def public(self, address: str | None = None) -> AgentCard:
         """The public card, at `address` or at the app's own; without interfaces where neither is known."""
-        return self._at(self.card, address or self._url)
+        return self._at(self.card, address or self.url)
 
     def complete(self, card: AgentCard, address: str | None = None) -> AgentCard:
         """Another card of the same app, such as an extended one: at the app's own address, or at `address` where it has none.
@@ -64,14 +58,14 @@ class AppCard:
         """
         if not isinstance(card, AgentCard):
             raise TypeError(f"a card is an AgentCard, not of type {type(card).__name__}")
-        return self._at(self._with_capabilities(card), self._url or address)
+        return self._at(self._with_capabilities(card), self.url or address)
 
     def _at(self, card: AgentCard, url: str | None) -> AgentCard:
         if not url:
             return card
         interfaces = tuple(
             AgentInterface(url=BINDINGS[binding].interface_url(url), protocol_binding=binding, protocol_version=version)
-            for binding, version in self._interfaces
+            for binding, version in self.interfaces
         )
         return replace(card, supported_interfaces=(*interfaces, *self._others))
 
@@ -80,17 +74,17 @@ class AppCard:
         self._others = tuple(dict.fromkeys((*self._others, *interfaces)))
 
     def _with_capabilities(self, card: AgentCard) -> AgentCard:
-        known = {one.uri for one in self._extensions}
+        known = {one.uri for one in self.extensions}
         others = (one for one in card.capabilities.extensions if one.uri not in known)
         able = AgentCapabilities(
             streaming=self._streams,
-            push_notifications=self._push,
-            extensions=(*self._extensions, *others),
-            extended_agent_card=True if self._extended else None,
+            push_notifications=self.push,
+            extensions=(*self.extensions, *others),
+            extended_agent_card=True if self.extended else None,
         )
         result = replace(card, capabilities=able)
-        if self._secured is not None:
-            result = self._secured(result)
+        if self.secured is not None:
+            result = self.secured(result)
         validate_card(result, may_lack=FILLED_IN_BY_APP)
         return result
 

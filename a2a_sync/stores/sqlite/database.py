@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -112,6 +113,7 @@ class _Connections:
             self._changed.notify_all()
 
 
+@dataclass(eq=False, repr=False)
 class Database:
     """Runs transactions on the file at `path`. Nothing is opened before the first one.
 
@@ -121,20 +123,15 @@ class Database:
     any thread, and after a fork.
     """
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        busy_timeout: float,
-        synchronous: str,
-        is_ready: Callable[[sqlite3.Connection], bool],
-        prepare: Callable[[sqlite3.Connection], None],
-    ) -> None:
-        self.path = path
-        self._busy_timeout = busy_timeout
-        self._pragmas = (f"PRAGMA synchronous = {synchronous}", *_PRAGMAS)
-        self._is_ready = is_ready
-        self._prepare = prepare
+    path: str
+    _: KW_ONLY
+    busy_timeout: float
+    synchronous: str
+    is_ready: Callable[[sqlite3.Connection], bool]
+    prepare: Callable[[sqlite3.Connection], None]
+
+    def __post_init__(self) -> None:
+        self._pragmas = (f"PRAGMA synchronous = {self.synchronous}", *_PRAGMAS)
         self._by_pid: dict[int, _Connections] = {}
         #: Device and inode of the opened file; a forked child continues with the same file.
         self._file: tuple[int, int] | None = None
@@ -165,7 +162,7 @@ class Database:
         """
         connections = self._ready(check_file)
         deadline = self._deadline() if wait else 0.0
-        if not connections.writing.acquire(timeout=self._busy_timeout if wait else 0):
+        if not connections.writing.acquire(timeout=self.busy_timeout if wait else 0):
             raise self._locked()
         began = 0.0
 
@@ -256,14 +253,14 @@ class Database:
         return connections
 
     def _first_use(self, connections: _Connections) -> None:
-        if not connections.writing.acquire(timeout=self._busy_timeout):
+        if not connections.writing.acquire(timeout=self.busy_timeout):
             raise self._locked()
         try:
             if not connections.prepared:
                 deadline = self._deadline()
                 self._attempt(connections, "", _switch_to_wal, deadline)
-                if not self._attempt(connections, "BEGIN", self._is_ready, deadline):
-                    self._attempt(connections, "BEGIN IMMEDIATE", self._prepare, deadline)
+                if not self._attempt(connections, "BEGIN", self.is_ready, deadline):
+                    self._attempt(connections, "BEGIN IMMEDIATE", self.prepare, deadline)
                 if self._file is None:
                     found = os.stat(self.path)
                     self._file = found.st_dev, found.st_ino
@@ -328,11 +325,11 @@ class Database:
     # -- errors -------------------------------------------------------------------------------------------------------
 
     def _deadline(self) -> float:
-        return time.monotonic() + self._busy_timeout
+        return time.monotonic() + self.busy_timeout
 
     def _locked(self) -> StoreError:
         return StoreError(
-            f"{self.path} is locked: other connections have been writing to it for {self._busy_timeout:g} s"
+            f"{self.path} is locked: other connections have been writing to it for {self.busy_timeout:g} s"
         )
 
     def _broken(self, error: sqlite3.Error) -> StoreError:
