@@ -222,8 +222,9 @@ class SweepResult:
 
 #: Request bodies, and tasks to respond with, are large above this size in bytes.
 SMALL_BYTES = 1024 * 1024
-#: Bytes of a page of a log that is read for a stream or a webhook; a larger entry is a page of its own.
-LOG_PAGE_BYTES = 1024 * 1024
+#: Bytes of a page of a log that is read for a stream or a webhook; a larger entry is a page of its own. Each stream whose
+#: client does not read holds one in memory.
+LOG_PAGE_BYTES = 64 * 1024
 
 #: A shorter log is not compacted: its entries take little more space than the compacted form.
 COMPACT_FROM = 64

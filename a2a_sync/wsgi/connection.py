@@ -33,7 +33,8 @@ _GONE_KEYS = ("a2a_sync.gone", "waitress.client_disconnected")
 BODY_READ = "a2a_sync.body_read"
 #: A response is written in pieces of this many bytes, each with a time limit of its own.
 _PIECE = 256 * 1024
-#: Up to this many bytes of an unread request body are read without waiting, so that the connection can be kept.
+#: Up to this many bytes of an unread request body are read without waiting, so that the connection can be kept; parts of
+#: responses up to this size are not counted.
 _SMALL_BODY = 64 * 1024
 _NO_WAIT = 0.0
 #: The short names of attributes in a distinguished name (RFC 4514, section 3).
@@ -289,7 +290,7 @@ class LimitedBody:
     def __iter__(self) -> Iterator[bytes]:
         self._connection.limit(self._seconds)
         for data in self._body:
-            if len(data) > _PIECE:
+            if len(data) > _SMALL_BODY:
                 unsent_responses.add(self._connection, len(data))
             for start in range(0, len(data), _PIECE):
                 if start:

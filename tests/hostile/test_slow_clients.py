@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import select
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,14 @@ from typing import Any
 import pytest
 import requests
 
+from a2a_sync import SQLiteStore, TaskState
+from a2a_sync.stores.base import Owner
+from a2a_sync.testing.storecontract.making import begin, status
 from tests.engine import eventually
-from tests.hostile.slow import Crowd, Kind, SlowClient, call, kinds, worst_wait
+from tests.hostile.slow import Crowd, Kind, SlowClient, call, connect, kinds, worst_wait
 from tests.live import LiveServer, gunicorn, gunicorn_gevent
+from tests.servers.test_gevent_server import resident, worker_pid
+from tests.servers.test_gunicorn import worker_info
 from tests.wsgi import CARD, JSON_HEADERS, message, rpc
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
@@ -49,6 +56,26 @@ def test_two_hundred_slow_clients_do_not_delay_another_caller(
         record_property("worst", f"{worst:.2f} s in {2 * count} calls")
     assert count > 5
     assert worst < 2.0
+
+
+def test_streams_that_are_not_read_hold_little_of_a_log(tmp_path: Path) -> None:
+    with closing(SQLiteStore(tmp_path / "tasks.db")) as store:
+        run = begin(store, owner=Owner())
+        task_id = run.head.id
+        for _ in range(200):
+            store.append(run.token, [status(task_id, TaskState.WORKING, text="x" * 50_000)])
+        store.append(run.token, [status(task_id, TaskState.INPUT_REQUIRED)], end=True)
+    environment = {"WORKER_STORE": f"sqlite:///{tmp_path / 'tasks.db'}"}
+    with gunicorn_gevent("tests.agents.worker:app", environment=environment) as server, ExitStack() as stack:
+        process = worker_pid(server)
+        before, streams = resident(process), []
+        for _ in range(60):
+            streams.append(stack.enter_context(connect(server.address)))
+            streams[-1].send(call("SubscribeToTask", {"id": task_id}, "Last-Event-ID: 1"))
+        for stream in streams:
+            assert select.select([stream], [], [], 60)[0]
+        assert worker_info(server)["streams"] == 60 + 1
+        assert resident(process) - before < 50
 
 
 @pytest.mark.parametrize("kind", SERVERS)
