@@ -286,8 +286,8 @@ FEATURES = (
             "sizes": "around_message texts_size",
             "integrations.asgi": "ASGIApp._start_in_turn",
             "integrations.asgi_bridge": (
-                "Body.give_up Body.wait Bridge._pass Bridge._send_rest Bridge._sender Bridge.abort Bridge.finish Bridge.receive"
-                " _WaitingBodies _length Client"
+                "Body.count Body.give_up Body.wait Bridge._pass Bridge._send_rest Bridge._sender Bridge.abort Bridge.finish Bridge.receive"
+                " _IncompleteBodies _length Client"
             ),
             "wsgi.connection": "Abortable Connection.has_socket",
             "gunicorn": "_stop_at_early_signals",

@@ -88,6 +88,20 @@ def test_a_response_is_refused_that_would_wait_for_too_long(monkeypatch: pytest.
     assert caught.value.retry_after
 
 
+def test_requests_that_wait_hold_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "_MAX_WAITING_BYTES", 100)
+    budget = ResponseBudget(100)
+    budget.reserve(60, "", response=False)
+    second = Background(lambda: (budget.reserve(80, "", response=False), budget.release()))
+    eventually(lambda: len(budget._queue) == 1, "the second")
+    with pytest.raises(OverloadedError, match="large requests"):
+        Background(lambda: budget.reserve(21, "", response=False)).result(TIMEOUT)
+    third = Background(lambda: (budget.reserve(21, ""), budget.release()))
+    budget.release()
+    second.result(TIMEOUT)
+    third.result(TIMEOUT)
+
+
 @pytest.mark.parametrize("leaves", [False, True])
 def test_what_waits_without_a_thread_gets_its_bytes_in_its_turn_or_leaves(leaves: bool) -> None:
     budget, woken = ResponseBudget(100), threading.Event()

@@ -33,7 +33,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 #: The most bytes of a large body that are received before its thread reads them.
 _AHEAD = 256 * 1024
-#: The most bytes of bodies that are received without a thread; above it the oldest of them is given up.
+#: The most bytes of incomplete bodies; above it the oldest of them is given up.
 _MAX_RECEIVED_BYTES = 64 * 1024 * 1024
 #: Responses are sent in pieces of this many bytes: a server keeps the piece that a client does not read.
 _PIECE = 64 * 1024
@@ -84,6 +84,7 @@ class Bridge:
 
     async def receive(self) -> bool:
         """Wait for the body, or for the beginning of a large one; False: the client has disconnected."""
+        self.body.count()
         if not self._large:
             await self.body.wait()
         return not self._gone.is_set()
@@ -254,7 +255,7 @@ class Body(io.RawIOBase):
         if data:
             self._unread += len(data)
             self._pieces.put(data)
-            _waiting.grow(self, len(data))
+            _incomplete.grow(self, len(data))
         if last:
             self.end()
         elif self._unread > self._ahead:
@@ -264,28 +265,28 @@ class Body(io.RawIOBase):
 
     def end(self) -> None:
         """Mark the body as ended: it is complete, or the client has disconnected."""
+        _incomplete.remove(self)
         self._pieces.put(None)
         self._arrived.set()
 
+    def count(self) -> None:
+        """Count its bytes among those of incomplete bodies until its `end`."""
+        _incomplete.add(self, self._unread)
+
     async def wait(self) -> None:
         """Wait until a thread should read the body: it has arrived, or is as large as it may be before; or it stalls."""
-        if self._arrived.is_set():
-            return
-        _waiting.add(self, self._unread)
-        try:
-            while not self._arrived.is_set():
-                left = min(self._received_at + self._idle_timeout, self._until) - time.monotonic()
-                if left <= 0:
-                    self.give_up()
-                    return
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._arrived.wait(), left)
-        finally:
-            _waiting.remove(self)
+        while not self._arrived.is_set():
+            left = min(self._received_at + self._idle_timeout, self._until) - time.monotonic()
+            if left <= 0:
+                self.give_up()
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._arrived.wait(), left)
 
     def give_up(self) -> None:
         """Let the next read fail, as of a client that stalls."""
         self._stalled = True
+        self._pieces.put(b"")  # wakes its thread
         self._arrived.set()
 
     def _was_read(self, size: int) -> None:
@@ -317,6 +318,8 @@ class Body(io.RawIOBase):
             if self._stalled:
                 raise queue.Empty
             piece = self._pieces.get(timeout=max(0.0, min(self._idle_timeout, self._until - time.monotonic())))
+            if piece == b"":
+                raise queue.Empty
         except queue.Empty:
             raise OSError("the client sends no body, or too slowly") from None
         self._ended = piece is None
@@ -325,8 +328,8 @@ class Body(io.RawIOBase):
             self._loop.call_soon_threadsafe(self._was_read, len(piece))
 
 
-class _WaitingBodies:
-    """The bodies of this process that are received without a thread, and their bytes. Called on the loop."""
+class _IncompleteBodies:
+    """The bodies of this process that have not arrived as a whole, and their bytes. Called on the loop."""
 
     def __init__(self) -> None:
         self._bytes: dict[Body, int] = {}
@@ -343,17 +346,17 @@ class _WaitingBodies:
             return
         self._bytes[body] += size
         self._total += size
-        while self._total > _MAX_RECEIVED_BYTES:
+        while self._total > _MAX_RECEIVED_BYTES and len(self._bytes) > 1:
             oldest = next(iter(self._bytes))
             self.remove(oldest)
             oldest.give_up()
 
     def remove(self, body: Body) -> None:
-        """A thread reads the body, or nothing does. Idempotent."""
+        """The body has arrived, or is not received any more. Idempotent."""
         self._total -= self._bytes.pop(body, 0)
 
 
-_waiting = _WaitingBodies()
+_incomplete = _IncompleteBodies()
 
 
 def path_below_root(scope: Scope) -> str:

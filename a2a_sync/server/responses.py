@@ -21,6 +21,8 @@ from a2a_sync.stores.base import SMALL_BYTES
 
 #: Large requests and responses at once, working or waiting, where the number of the server's threads is not known.
 _PLACES = 16
+#: The bytes of the large requests that wait at most; each is in memory.
+_MAX_WAITING_BYTES = 128 * 1024 * 1024
 #: How long a large response waits for others, in seconds, before its request is refused.
 _WAIT_SECONDS = 10.0
 #: Between two large responses other requests have the processor for this share of the time of the first, at most so long.
@@ -89,10 +91,15 @@ class ResponseBudget:
         """Reserve `size` bytes for the request or `response` on the thread that goes on, until it calls `release`.
 
         Raises:
-            OverloadedError: as `admit`; or others have held the bytes, or the turn of responses, for too long.
+            OverloadedError: as `admit`; or others have held the bytes, or the turn of responses, for too long; or too many bytes
+                of requests wait.
         """
         self.admit(owner)
         _return_freed_memory()
+        with self._lock:
+            waiting = 0 if response else sum(claim.size for claim in self._queue if not claim.response)
+        if waiting + size > _MAX_WAITING_BYTES and waiting:
+            raise OverloadedError("too many large requests at once; try again later", retry_after=1.0)
         place, own = self.detach()
         claim, deadline, pause = _Claim(own + size, response), time.monotonic() + _WAIT_SECONDS, 0.0
         with self._lock:

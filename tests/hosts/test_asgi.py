@@ -435,14 +435,15 @@ def test_clients_that_stall_within_their_bodies_hold_no_thread(
     assert run(main()).text == "anonymous"
 
 
-def test_bodies_without_a_thread_are_bounded_together(
-    make: Callable[..., ASGIApp], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("add", [{}, {"content-length": "2000000"}], ids=["without a thread", "large"])
+def test_incomplete_bodies_are_bounded_together(
+    add: dict[str, str], make: Callable[..., ASGIApp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asgi_bridge, "_MAX_RECEIVED_BYTES", 25)
     app = make()
 
     async def main() -> list[int]:
-        stalling = [Stalling(app) for _ in range(3)]
+        stalling = [Stalling(app, add=add) for _ in range(3)]
         running = [asyncio.create_task(server.run()) for server in stalling]
         # 30 bytes: the oldest is answered, and the others wait.
         await running[0]
