@@ -12,7 +12,8 @@ import pytest
 from a2a_sync.stores.base import COMPACT_FROM, RunToken, TaskQuery
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.testing.storecontract import StoreContract
-from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, expire_all, message, status
+from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, expire_all, long, message, status
+from a2a_sync.testing.storecontract.webhooks import ids_of, webhook
 from a2a_sync.types import DataPart, Role, TaskState, new_id
 
 
@@ -42,6 +43,18 @@ def test_a_memory_store_is_not_shared_and_refuses_a_bound_of_nothing():
     assert MemoryStore().workers is None
     with pytest.raises(ValueError, match="max_tasks"):
         MemoryStore(max_tasks=0)
+
+
+def test_a_webhook_that_is_set_while_a_log_is_compacted_is_kept():
+    store = MemoryStore()
+    task_id = long(store)
+    record = store._tasks[task_id]
+    compacted = record.compact()
+    store.webhooks.put(MINE, webhook(task_id), most=1)
+    assert store._replace(record, compacted)
+    assert ids_of(store, task_id) == ["w"]
+    store.webhooks.delete(MINE, task_id, "w")
+    assert ids_of(store, task_id) == []
 
 
 def test_a_small_task_takes_less_than_two_and_a_half_kilobytes():

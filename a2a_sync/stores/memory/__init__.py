@@ -303,6 +303,8 @@ class MemoryStore:
         with self._lock:
             if record.token or record.head.version != version or self._tasks.get(task_id) is not record:
                 return False
+            # They may have changed since.
+            compacted.webhooks = record.webhooks
             self._tasks[task_id] = record.owned.tasks[task_id] = compacted
             record.owned.account.bytes += compacted.bytes - record.bytes
             return True

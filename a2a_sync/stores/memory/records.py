@@ -218,7 +218,7 @@ class Record:
         )
 
     def compact(self) -> Record:
-        """A record of the same task that keeps only the messages of its log, and its folded artifacts."""
+        """A record of the same task that keeps only the messages of its log, and its folded artifacts; without its webhooks."""
         head = self.head
         first = head.compacted + 1
         events = itertools.islice(self.events, head.version - head.compacted)
@@ -227,7 +227,7 @@ class Record:
         base = Base(messages, self._fold_artifacts(head).artifacts())
         new = Record(self.owned, replace(head, compacted=head.version), self.created, base)
         new.messages, new.artifacts, new.order = self.messages, self.artifacts, self.order
-        new.rest, new.keys, new.webhooks = self.rest, self.keys, self.webhooks
+        new.rest, new.keys = self.rest, self.keys
         new.bytes = sum(map(message_size, new.messages_before(head))) + sum(map(artifact_size, base.artifacts))
         return new
 
