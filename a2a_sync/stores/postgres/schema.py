@@ -415,7 +415,7 @@ class Statements:
         " WHERE place = 1 OR %(max_bytes)s::bigint IS NULL OR total <= %(max_bytes)s) AS entry ON true"
         " WHERE task.id = %(id)s AND task.scope = %(scope)b ORDER BY entry.number"
     )
-    create = (
+    create: str = (
         "WITH head AS (INSERT INTO {p}tasks (id, scope, tenant, owner, account, context, state, ended, status_ms,"
         " status, metadata, version, message, artifacts, asked, hooked, bytes, counted, token, worker, created_ms,"
         " rest_ms, write) VALUES (%(id)s, %(scope)b, %(tenant)s, %(owner)s, %(account)s, %(context)s, %(state)s,"
