@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -242,7 +242,7 @@ class AgentSkill(JSONObject):
     security_requirements: Sequence[SecurityRequirement] = ()
 
     def __post_init__(self) -> None:
-        _convert_to_tuples(self)
+        _convert_to_tuples(self, "tags", "examples", "input_modes", "output_modes", "security_requirements")
 
     @classmethod
     def of(cls, id: str, description: str, *, name: str = "", tags: Sequence[str] = (), **more: Any) -> AgentSkill:
@@ -288,9 +288,9 @@ def _as_skill(index: int, skill: Skill) -> AgentSkill:
     raise TypeError(f"skills[{index}]: takes an AgentSkill, (id, description) or a dictionary, not {skill!r}")
 
 
-def _convert_to_tuples(obj: AgentCard | AgentSkill) -> None:
+def _convert_to_tuples(obj: AgentCard | AgentSkill, *names: str) -> None:
     """People write lists in class bodies; the object stays immutable."""
-    for name in [item.name for item in fields(obj) if str(item.type).startswith("Sequence")]:
+    for name in names:
         value = getattr(obj, name)
         if type(value) is tuple:
             continue
@@ -329,7 +329,15 @@ class AgentCard(Displayed, JSONObject):
         return self.name, [*facts, *((f"skill {skill.id}", skill.description) for skill in self.skills)], []
 
     def __post_init__(self) -> None:
-        _convert_to_tuples(self)
+        _convert_to_tuples(
+            self,
+            "supported_interfaces",
+            "default_input_modes",
+            "default_output_modes",
+            "skills",
+            "security_requirements",
+            "signatures",
+        )
 
     def skill(self, skill_id: str) -> AgentSkill:
         """The skill with this id.

@@ -555,15 +555,12 @@ def test_what_is_still_posted_when_an_app_closes_is_delivered_by_another_one_at_
 def test_pending_notifications_are_delivered_after_a_restart_without_any_request(store_url, receiver):
     made = serving()
     make: Callable[..., Served] = next(made)
-    receiver.plan(then=refused(503))
-    first = make(count, store=store_url, push=replace(SWIFT, initial_backoff=30.0, max_backoff=60.0), **UNPOLLED)
-    task = first.send("2", task_push_notification_config=receiver.config())
-    eventually(lambda: webhook(first, task.id).tries == 1)
+    first, task_id = _refused_once(make, store_url, receiver)
     first.close()
     receiver.plan()
     # It was to be tried much later; the next server's limits say otherwise.
     second = make(count, store=store_url, push=SWIFT, **UNPOLLED)
-    stored = webhook(second, task.id)
+    stored = webhook(second, task_id)
     held = second.store.webhooks.claim(stored, _alive(second))
     second.store.webhooks.settle(_due_now(held), release=True)
     second.app.start()
@@ -574,11 +571,8 @@ def test_pending_notifications_are_delivered_after_a_restart_without_any_request
 def test_what_was_put_off_before_the_clock_went_back_is_delivered_by_the_next_server(store_url, receiver):
     made = serving()
     make: Callable[..., Served] = next(made)
-    receiver.plan(then=refused(503))
-    first = make(count, store=store_url, push=replace(SWIFT, initial_backoff=30.0, max_backoff=60.0), **UNPOLLED)
-    task = first.send("2", task_push_notification_config=receiver.config())
-    eventually(lambda: webhook(first, task.id).tries == 1)
-    held = first.store.webhooks.claim(webhook(first, task.id), _alive(first))
+    first, task_id = _refused_once(make, store_url, receiver)
+    held = first.store.webhooks.claim(webhook(first, task_id), _alive(first))
     first.store.webhooks.settle(replace(held, due_ms=held.due_ms + DAY * 1000), release=True)
     first.close()
     receiver.plan()
@@ -588,14 +582,21 @@ def test_what_was_put_off_before_the_clock_went_back_is_delivered_by_the_next_se
     next(made, None)
 
 
+def _refused_once(make: Callable[..., Served], store_url: str, receiver: Any) -> tuple[Served, str]:
+    """A server, and a task of it whose notification was refused; the next attempt is 30 s away."""
+    receiver.plan(then=refused(503))
+    first = make(count, store=store_url, push=replace(SWIFT, initial_backoff=30.0, max_backoff=60.0), **UNPOLLED)
+    task = first.send("2", task_push_notification_config=receiver.config())
+    eventually(lambda: webhook(first, task.id).tries == 1)
+    return first, task.id
+
+
 def _alive(served: Served) -> str:
     served.store.workers.beat(60)
     return f"{served.store.workers.id}.test"
 
 
 def _due_now(stored: Any) -> Any:
-    from dataclasses import replace
-
     return replace(stored, due_ms=0)
 
 
