@@ -191,7 +191,7 @@ FEATURES = (
             "cli.profiles": "*",
             "cli.serve": "_check_grpc _check_grpc_tls check_port",
             "cli.served": "_grpc_server _trusted_hosts",
-            "cli.show": "_added Transcript.mid_line",
+            "cli.show": "_added",
             "cli.stores": "*",
             "cli.target": "_bridge",
             "cli.tasks": "follow watch",

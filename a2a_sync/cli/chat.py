@@ -158,12 +158,11 @@ class _Conversation:
         match name:
             case "/file":
                 self._attach(argument)
-            case "/task":
-                self._continue(argument)
-            case "/cancel":
-                self._cancel(argument or self._task_id)
-            case "/resume":
-                self._resume(argument or self._task_id)
+            case "/task" | "/cancel" | "/resume":
+                if task_id := argument or self._task_id:
+                    {"/task": self._continue, "/cancel": self._cancel, "/resume": self._resume}[name](task_id)
+                else:
+                    print_status(f"there is no task yet; name one: {name} ID", error=True)
             case "/new":
                 self._context_id, self._task_id, self._waiting, self._options = "", "", False, []
             case "/quit" | "/exit":
@@ -189,26 +188,17 @@ class _Conversation:
         )
 
     def _continue(self, task_id: str) -> None:
-        if not (task_id or self._task_id):
-            print_status("there is no task yet", error=True)
-            return
-        task = self._client.get_task(task_id or self._task_id, timeout=self._connection.timeout)
+        task = self._client.get_task(task_id, timeout=self._connection.timeout)
         Transcript(data=self._out is None).finish(task)
         self._remember(task)
 
     def _cancel(self, task_id: str) -> None:
-        if not task_id:
-            print_status("there is no task to cancel", error=True)
-            return
         task = self._client.cancel_task(task_id, timeout=self._connection.timeout or _PATIENCE)
         print_status(f"task {task.id} is {task.state}")
         if task.id == self._task_id:
             self._remember(task)
 
     def _resume(self, task_id: str) -> None:
-        if not task_id:
-            print_status("there is no task to resume: /resume ID", error=True)
-            return
         self._task_id = task_id
         self._show(lambda show: follow(self._client, task_id, show, self._connection.timeout))
 

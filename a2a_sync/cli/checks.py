@@ -261,12 +261,11 @@ class Capture:
 
 
 @_check("card.rules", "the card has all required members, and they fit together", v1="4.4.1", into=CARD_CHECKS)
-def card_rules(card: AgentCard) -> str | None:
+def card_rules(card: AgentCard) -> None:
     try:
         validate_card(card)
     except e.InvalidCardError as error:
         raise CheckFailed("; ".join(f"{member} {problem}" for member, problem in error.violations)) from None
-    return None
 
 
 @_check("card.interfaces", "the card lists an interface that can be called", v1="8.3.1", into=CARD_CHECKS)
@@ -278,7 +277,7 @@ def card_interfaces(card: AgentCard) -> str | None:
 
 
 @_check("card.signature", "the card is signed by its provider", v1="8.4", into=CARD_CHECKS)
-def card_signature(card: AgentCard) -> str | None:
+def card_signature(card: AgentCard) -> None:
     if not card.signatures:
         raise CheckSkipped("the card has no signature")
     raise CheckSkipped("the card is signed; verify it with Client(card_verifier=…), which knows the trusted keys")
@@ -378,18 +377,17 @@ def _until_paused(items: Any) -> Iterator[Any]:
 
 
 @_check("get", "a task can be read again", v1="3.1.3", v03="7.3")
-def get(probe: Probe) -> str | None:
+def get(probe: Probe) -> None:
     task = probe.first_task()
     found = probe.call(GET_TASK, GetTaskRequest(id=task.id))
     if (found.id, found.state) != (task.id, task.state):
         raise CheckFailed(f"the task {task.id} was {task.state}; GetTask returned {found.id}, {found.state}")
     if {a.artifact_id for a in found.artifacts} != {a.artifact_id for a in task.artifacts}:
         raise CheckFailed("GetTask returned other artifacts than the send")
-    return None
 
 
 @_check("list", "tasks can be listed, page by page, without artifacts", v1="3.1.4")
-def list_tasks(probe: Probe) -> str | None:
+def list_tasks(probe: Probe) -> None:
     task = probe.first_task()
     page = probe.call(LIST_TASKS, ListTasksRequest(context_id=task.context_id, page_size=1))
     if len(page.tasks) > 1:
@@ -398,7 +396,6 @@ def list_tasks(probe: Probe) -> str | None:
         raise CheckFailed("the task is not in the list of its context")
     if page.tasks[0].artifacts:
         raise CheckFailed("the list contains artifacts that were not asked for")
-    return None
 
 
 @_check("extended-card", "the extended card is what the card announces", v1="3.1.11", v03="7.10")
@@ -434,51 +431,45 @@ def _expect(probe: Probe, error: type[e.AgentError], operation: Operation[Reques
 
 
 @_check("error.unknown-task", "an unknown task is TaskNotFoundError", v1="3.3.2", v03="8.2")
-def unknown_task(probe: Probe) -> str | None:
+def unknown_task(probe: Probe) -> None:
     _expect(probe, e.TaskNotFoundError, GET_TASK, GetTaskRequest(id=new_id()))
     _expect(probe, e.TaskNotFoundError, CANCEL_TASK, CancelTaskRequest(id=new_id()))
-    return None
 
 
 @_check("error.message-to-unknown-task", "a message to an unknown task is TaskNotFoundError", v1="3.4.2", v03="8.2")
-def message_to_unknown_task(probe: Probe) -> str | None:
+def message_to_unknown_task(probe: Probe) -> None:
     _expect(probe, e.TaskNotFoundError, SEND_MESSAGE, SendMessageRequest(message=probe.message(task_id=new_id())))
-    return None
 
 
 @_check("error.cancel-ended", "a cancel of an ended task is TaskNotCancelableError", v1="3.1.5", v03="8.2")
-def cancel_ended(probe: Probe) -> str | None:
+def cancel_ended(probe: Probe) -> None:
     _expect(probe, e.TaskNotCancelableError, CANCEL_TASK, CancelTaskRequest(id=probe.ended_task().id))
-    return None
 
 
 @_check("error.message-to-ended", "a message to an ended task is UnsupportedOperationError", v1="3.1.1")
-def message_to_ended(probe: Probe) -> str | None:
+def message_to_ended(probe: Probe) -> None:
     task = probe.ended_task()
     request = SendMessageRequest(message=probe.message(task_id=task.id, context_id=task.context_id))
     _expect(probe, e.UnsupportedOperationError, SEND_MESSAGE, request)
-    return None
 
 
 @_check("error.subscribe-ended", "a subscription of an ended task is UnsupportedOperationError", v1="3.1.6")
-def subscribe_ended(probe: Probe) -> str | None:
+def subscribe_ended(probe: Probe) -> None:
     request = SubscribeToTaskRequest(id=probe.ended_task().id)
     _expect(probe, e.UnsupportedOperationError, SUBSCRIBE_TO_TASK, request)
-    return None
 
 
 @_check("error.push-not-supported", "webhooks are refused where the card announces none", v1="3.1.7", v03="8.2")
-def push_not_supported(probe: Probe) -> str | None:
+def push_not_supported(probe: Probe) -> None:
     if probe.card.capabilities.push_notifications:
         raise CheckSkipped("the card announces webhooks, and the check would add one")
     request = TaskPushNotificationConfig(task_id=probe.task.id if probe.task else new_id(), url="https://example.com/")
     _expect(probe, e.PushNotificationNotSupportedError, CREATE_PUSH_CONFIG, request)
-    return None
 
 
 @_check("error.code", "TaskNotFoundError has its code", v1="5.4", v03="8.2", bindings=["JSONRPC"])
-def error_code(probe: Probe) -> str | None:
-    return _expect_code(probe, _rpc("GetTask" if probe.version != "0.3" else "tasks/get", {"id": new_id()}), -32001)
+def error_code(probe: Probe) -> None:
+    _expect_code(probe, _rpc("GetTask" if probe.version != "0.3" else "tasks/get", {"id": new_id()}), -32001)
 
 
 @_check("error.code", "TaskNotFoundError has its status", v1="5.4", v03="8.2", bindings=["HTTP+JSON"])
@@ -488,29 +479,29 @@ def error_status(probe: Probe) -> str | None:
 
 
 @_check("error.not-json", "a body that is not JSON is JSONParseError", v1="9.5", v03="8.1", bindings=["JSONRPC"])
-def not_json(probe: Probe) -> str | None:
-    return _expect_code(probe, b"{", -32700)
+def not_json(probe: Probe) -> None:
+    _expect_code(probe, b"{", -32700)
 
 
 @_check("error.no-request", "JSON that is no request is InvalidRequestError", v1="9.5", v03="8.1", bindings=["JSONRPC"])
-def no_request(probe: Probe) -> str | None:
-    return _expect_code(probe, b'{"jsonrpc": "1.0", "id": 1, "method": 7}', -32600)
+def no_request(probe: Probe) -> None:
+    _expect_code(probe, b'{"jsonrpc": "1.0", "id": 1, "method": 7}', -32600)
 
 
 @_check("error.method", "an unknown method is MethodNotFoundError", v1="9.5", v03="8.1", bindings=["JSONRPC"])
-def unknown_method(probe: Probe) -> str | None:
-    return _expect_code(probe, _rpc("NoSuchMethod" if probe.version != "0.3" else "no/such", {}), -32601)
+def unknown_method(probe: Probe) -> None:
+    _expect_code(probe, _rpc("NoSuchMethod" if probe.version != "0.3" else "no/such", {}), -32601)
 
 
 @_check("error.params", "params that do not fit are InvalidParamsError", v1="3.3.2", v03="8.1", bindings=["JSONRPC"])
-def invalid_params(probe: Probe) -> str | None:
+def invalid_params(probe: Probe) -> None:
     method = "SendMessage" if probe.version != "0.3" else "message/send"
-    return _expect_code(probe, _rpc(method, {"message": {"parts": "none"}}), -32602)
+    _expect_code(probe, _rpc(method, {"message": {"parts": "none"}}), -32602)
 
 
 @_check("error.version", "an unknown version is VersionNotSupportedError", v1="3.6.2", bindings=["JSONRPC"])
-def unknown_version(probe: Probe) -> str | None:
-    return _expect_code(probe, _rpc("GetTask", {"id": "x"}), -32009, version="99.0")
+def unknown_version(probe: Probe) -> None:
+    _expect_code(probe, _rpc("GetTask", {"id": "x"}), -32009, version="99.0")
 
 
 @_check("error.not-json", "a body that is not JSON is status 400", v1="11.6", v03="8", bindings=["HTTP+JSON"])
@@ -541,12 +532,11 @@ def _rpc(method: str, params: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
 
 
-def _expect_code(probe: Probe, body: bytes, code: int, *, version: str | None = None) -> str | None:
+def _expect_code(probe: Probe, body: bytes, code: int, *, version: str | None = None) -> None:
     status, answer, _ = probe.post(body, version=version)
     found = _code(answer)
-    if found == code:
-        return None
-    raise CheckFailed(f"expected the error {code}, not {f'status {status}' if found is None else found}")
+    if found != code:
+        raise CheckFailed(f"expected the error {code}, not {f'status {status}' if found is None else found}")
 
 
 def _code(answer: Any) -> Any:
@@ -589,13 +579,12 @@ def credentials(probe: Probe) -> str | None:
 
 
 @_check("limit.history", "no more of the history is returned than asked for", v1="3.2.4", v03="7.3")
-def history(probe: Probe) -> str | None:
+def history(probe: Probe) -> None:
     task = probe.first_task()
     for length in (0, 1):
         found = len(probe.call(GET_TASK, GetTaskRequest(id=task.id, history_length=length)).history)
         if found > length and (length or probe.version != "0.3"):
             raise CheckFailed(f"{found} messages for a historyLength of {length}")
-    return None
 
 
 @_check("limit.page", "a page is not larger than 100 tasks, or a larger one is refused", v1="3.1.4")

@@ -65,12 +65,8 @@ class Transcript:
         self._parts: dict[str, list[Part]] = {}
         self._current = ""
         self._state = TaskState.UNSPECIFIED
-        self._mid_line = False
-
-    @property
-    def mid_line(self) -> bool:
-        """A line of text is open."""
-        return self._mid_line
+        #: A line of text is open.
+        self.mid_line: bool = False
 
     def show_event(self, event: StreamResponse) -> None:
         """Print the new content of `event`."""
@@ -82,8 +78,6 @@ class Transcript:
                 self._print_state(event.status)
             case TaskArtifactUpdateEvent():
                 self._print_update(event)
-            case Message():
-                pass
 
     def finish(self, answer: Task | Message) -> None:
         """Print the rest of the answer and the final state."""
@@ -196,18 +190,16 @@ class Transcript:
             case FilePart(url=str(url)):
                 self.end_line()
                 print_status(f"the file {part.filename or ''} is at {url} (not fetched)")
-            case _:
-                pass
 
     def _print_text(self, part: TextPart) -> None:
         text = clean(part.text)
         if text:
             click.echo(text, nl=False)
-            self._mid_line = not text.endswith("\n")
+            self.mid_line = not text.endswith("\n")
             sys.stdout.flush()
 
     def end_line(self) -> None:
         """End an open line of text, because the next output may go to standard error."""
-        if self._mid_line:
+        if self.mid_line:
             click.echo()
-            self._mid_line = False
+            self.mid_line = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -219,22 +220,17 @@ class _Outgoing:
         self.opening = Deadline.after(call.context.opening)
 
 
+@dataclass(eq=False, repr=False)
 class GrpcEventStream:
-    """The events of one streaming call. Iterate on one thread; close from any. `to_error` makes the error of a failed call."""
+    """The events of one streaming call. Iterate on one thread; close from any. ``_to_error`` makes the error of a failed call."""
 
-    def __init__(
-        self,
-        messages: Any,
-        codec: Codec,
-        http: HttpTransport,
-        error_context: ErrorContext,
-        to_error: Callable[[Any], Exception],
-    ) -> None:
-        self._messages = messages
-        self._codec = codec
-        self._http = http
-        self._error_context = error_context
-        self._to_error = to_error
+    _messages: Any
+    _codec: Codec
+    _http: HttpTransport
+    _error_context: ErrorContext
+    _to_error: Callable[[Any], Exception]
+
+    def __post_init__(self) -> None:
         self._first: bytes | None = None
         #: Seconds of silence after which the stream is broken; None where the server sends no heartbeats.
         self._silence: float | None = None

@@ -212,19 +212,13 @@ def wait_for_wake(begin: Callable[[Callable[[], None]], None], check: Callable[[
 def _wait_for_wake(
     hub: Any,
     begin: Callable[[Callable[[], None]], None],
-    check: Callable[[], float] | None = None,
-    interval: float | None = None,
+    check: Callable[[], float] = lambda: -1.0,
+    interval: float = -1.0,
 ) -> None:
-    """`wait_for_wake` on a thread with this hub, whose other greenlets go on; None: with no hub. No `check`: without checks."""
-    if hub is None:
-        _block_until_wake(begin, check, interval)
-    else:
+    """`wait_for_wake` on a thread with this hub, whose other greenlets go on; None: with no hub. -1: without checks."""
+    if hub is not None:
         _switch_until_wake(hub, begin, check, interval)
-
-
-def _block_until_wake(
-    begin: Callable[[Callable[[], None]], None], check: Callable[[], float] | None, interval: float | None
-) -> None:
+        return
     woken = original("_thread", "allocate_lock")()
     woken.acquire()
 
@@ -233,18 +227,12 @@ def _block_until_wake(
             woken.release()
 
     begin(wake)
-    if check is None or interval is None:
-        woken.acquire()
-        return
     while not woken.acquire(timeout=interval):
         interval = check()
 
 
 def _switch_until_wake(
-    hub: Any,
-    begin: Callable[[Callable[[], None]], None],
-    check: Callable[[], float] | None,
-    interval: float | None,
+    hub: Any, begin: Callable[[Callable[[], None]], None], check: Callable[[], float], interval: float
 ) -> None:
     gevent = import_module("gevent")
     waiter = import_module("gevent.hub").Waiter(hub)
@@ -253,10 +241,9 @@ def _switch_until_wake(
     timed_out = object()
     try:
         begin(watcher.send)
-        if check is None:
-            waiter.get()
-            return
-        while gevent.with_timeout(interval, waiter.get, timeout_value=timed_out) is timed_out:
+        while (
+            gevent.with_timeout(interval if interval >= 0 else None, waiter.get, timeout_value=timed_out) is timed_out
+        ):
             interval = check()
     finally:
         watcher.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from a2a_sync import jsontext
@@ -23,6 +24,7 @@ _PAGE = 200
 _PAGE_BYTES = 256 * 1024
 
 
+@dataclass(eq=False, repr=False)
 class LogStream:
     """The body of a streaming response. It ends with the task, with the connection, or at `Limits.max_stream_age`.
 
@@ -35,24 +37,18 @@ class LogStream:
         release: called when the stream is closed.
     """
 
-    def __init__(
-        self,
-        store: TaskStore,
-        owner: Owner,
-        task_id: str,
-        hub: EventHub,
-        limits: Limits,
-        *,
-        after: int,
-        gone: Callable[[], bool],
-        release: Callable[[], None],
-    ) -> None:
-        self._store, self._owner, self._task_id = store, owner, task_id
-        self._limits = limits
-        self._after = after
-        self._gone = gone
-        self._release: Callable[[], None] | None = release
-        self._subscription = Subscription(hub, task_id, size=1)
+    _store: TaskStore
+    _owner: Owner
+    _task_id: str
+    _hub: EventHub
+    _limits: Limits
+    _: KW_ONLY
+    after: int
+    gone: Callable[[], bool]
+    release: Callable[[], None] | None
+
+    def __post_init__(self) -> None:
+        self._subscription = Subscription(self._hub, self._task_id, size=1)
 
     def __iter__(self) -> Iterator[bytes]:
         limits = self._limits
@@ -60,11 +56,11 @@ class LogStream:
         written = time.monotonic()
         yield comment("log")
         try:
-            while time.monotonic() < end and not self._gone() and not self._subscription.stopped:
-                rows, ended = log_rows(self._store, self._owner, self._task_id, self._after)
+            while time.monotonic() < end and not self.gone() and not self._subscription.stopped:
+                rows, ended = log_rows(self._store, self._owner, self._task_id, self.after)
                 for row in rows:
-                    self._after = int(str(row["n"]))
-                    yield frame(jsontext.dumps(row), self._after)
+                    self.after = int(str(row["n"]))
+                    yield frame(jsontext.dumps(row), self.after)
                     written = time.monotonic()
                 if ended:
                     yield frame(b"{}", event="end")
@@ -79,7 +75,7 @@ class LogStream:
 
     def close(self) -> None:
         """Unsubscribe. Idempotent."""
-        release, self._release = self._release, None
+        release, self.release = self.release, None
         self._subscription.close()
         if release is not None:
             release()

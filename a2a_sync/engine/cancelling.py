@@ -63,13 +63,9 @@ class CancelHandlers:
             TaskNotFoundError, StoreError: from the store.
         """
         handler = executor.cancel_handler() if executor is not None else None
-        if handler is not None:
-            self._call(handler, self._context(owner, task_id, metadata, principal, run), quota_owner(owner.id))
-
-    def _context(
-        self, owner: Owner, task_id: str, metadata: Metadata, principal: Principal | None, run: Run | None
-    ) -> RequestContext:
-        """The context of a cancel handler: the request of the run in this process, or the newest message of an idle task."""
+        if handler is None:
+            return
+        # The handler sees the request of the run in this process, or the newest message of an idle task.
         if run is not None:
             asked = run.request
         else:
@@ -77,7 +73,7 @@ class CancelHandlers:
             messages = [message for message in task.history if message.role is Role.USER]
             asked = RunRequest(message=messages[-1] if messages else empty_message(task_id, task.context_id))
         request = replace(asked, metadata=metadata, principal=principal, tenant=owner.tenant)
-        return RequestContext(_CancelPort(self._store, owner, request, run))
+        self._call(handler, RequestContext(_CancelPort(self._store, owner, request, run)), quota_owner(owner.id))
 
     def _call(self, handler: CancelHandler, context: RequestContext, owner: str) -> None:
         extra = {"task_id": context.task_id}
@@ -139,12 +135,16 @@ class _CancelPort:
         self.emitted = False
         self._run = run
 
-    def emit(self, *events: LogEvent) -> None:
+    def _run_here(self, what: str) -> Run:
         if self._run is None:
-            raise AgentError("a cancel handler cannot emit events: the task has no run in this process")
-        self._run.emit(*events)
+            raise AgentError(f"a cancel handler cannot {what}: the task has no run in this process")
+        return self._run
+
+    def emit(self, *events: LogEvent) -> None:
+        run = self._run_here("emit events")
+        run.emit(*events)
         # The task ends next, without what is only queued then.
-        self._run.flush()
+        run.flush()
 
     def stored(self, task_id: str = "") -> StoredTask:
         return self.store.load(self.owner, task_id or self.request.task_id)
@@ -154,11 +154,7 @@ class _CancelPort:
             self._run.on_cancel(callback)
 
     def keep_state(self, body: bytes, expected: int, name: str = STATE) -> None:
-        if self._run is None:
-            raise AgentError(
-                "a cancel handler cannot change the state of the context: the task has no run in this process"
-            )
-        self._run.keep_state(body, expected, name)
+        self._run_here("change the state of the context").keep_state(body, expected, name)
 
     def lock_values(self) -> Callable[[], None]:
         return self._run.lock_values() if self._run is not None else lambda: None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -85,6 +85,7 @@ class _Caller(NamedTuple):
     principal: Principal | None
 
 
+@dataclass(eq=False, repr=False)
 class Methods:
     """The methods of one protocol version, by their paths.
 
@@ -96,18 +97,13 @@ class Methods:
         threads: receive the messages of calls.
     """
 
-    def __init__(
-        self,
-        version: str,
-        agents: Agents,
-        address: Callable[[], str],
-        sender: Sender,
-        threads: CallThreads,
-    ) -> None:
-        self._threads = threads
-        self._agents = agents
-        self._address = address
-        self._sender = sender
+    version: InitVar[str]
+    _agents: Agents
+    _address: Callable[[], str]
+    _sender: Sender
+    _threads: CallThreads
+
+    def __post_init__(self, version: str) -> None:
         self._codec: Codec = by_version(version, "GRPC")
 
     def handlers(self) -> Any:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Any, Final
 
 from a2a_sync.concurrency.background import Periodic
@@ -90,6 +91,7 @@ class Sender:
         self._sends.close()
 
 
+@dataclass(eq=False, repr=False)
 class OpenStream:
     """The events of one call on their way to the client. Any thread may call the methods.
 
@@ -107,29 +109,22 @@ class OpenStream:
 
     # There are thousands.
     __slots__ = (
-        *("_busy", "_call", "_encode", "_encode_end", "_end", "_ended", "_error", "_events", "_finish", "_keepalive"),
-        *("_lock", "_pending", "_sender", "_unsent", "_woken", "_writing", "_written", "ages"),
+        *("_busy", "_call", "_encode", "_encode_end", "_end", "_ended", "_error", "_events", "_keepalive", "_lock"),
+        *("_sender", "_unsent", "_woken", "_writing", "_written", "ages", "finish", "pending"),
     )
 
-    def __init__(
-        self,
-        sender: Sender,
-        events: PolledStream,
-        encode: Callable[[StreamItem], bytes],
-        encode_end: Callable[[StreamItem], bytes | None],
-        call: StreamedCall,
-        *,
-        heartbeats: bool,
-        ages: bool,
-        pending: PendingReply | None,
-        finish: Callable[[AgentError | None], None],
-    ) -> None:
-        self._sender = sender
-        self._events = events
-        self._encode = encode
-        self._encode_end = encode_end
-        self._call = call
-        self._finish = finish
+    _sender: Sender
+    _events: PolledStream
+    _encode: Callable[[StreamItem], bytes]
+    _encode_end: Callable[[StreamItem], bytes | None]
+    _call: StreamedCall
+    _: KW_ONLY
+    heartbeats: InitVar[bool]
+    ages: bool
+    pending: PendingReply | None
+    finish: Callable[[AgentError | None], None]
+
+    def __post_init__(self, heartbeats: bool) -> None:
         self._lock = threading.Lock()
         #: Held by the thread that takes events, and then by the messages that are being sent.
         self._busy = True
@@ -138,14 +133,12 @@ class OpenStream:
         self._unsent: deque[bytes] = deque()
         #: Since when a message is being sent; None: none is.
         self._writing: float | None = None
-        limits, now = sender.limits, time.monotonic()
+        limits, now = self._sender.limits, time.monotonic()
         self._keepalive = limits.stream_keepalive_interval if heartbeats else float("inf")
         # Jittered, so that streams opened together do not end together.
-        self._end = now + limits.max_stream_age * random.uniform(0.9, 1.0) if ages else float("inf")
-        self.ages = ages
-        self._pending = pending
+        self._end = now + limits.max_stream_age * random.uniform(0.9, 1.0) if self.ages else float("inf")
         self._written = now
-        events.notify(self.wake)
+        self._events.notify(self.wake)
 
     def open(self, context: Any) -> None:
         """Send the events from now on, until the stream or the call ends, whose context of grpcio is `context`."""
@@ -163,7 +156,7 @@ class OpenStream:
         self._submit()
 
     def _submit(self) -> None:
-        if not self._sender.submit(self.work, waits=self._pending is not None and self._pending.waits):
+        if not self._sender.submit(self.work, waits=self.pending is not None and self.pending.waits):
             with self._lock:
                 self._busy = False
 
@@ -184,7 +177,7 @@ class OpenStream:
                 logger.info("a client read nothing for %g seconds; its stream is cut", now - writing)
                 self._call.cancel()
             return
-        due = self._end if self._pending is None else min(self._end, self._pending.deadline)
+        due = self._end if self.pending is None else min(self._end, self.pending.deadline)
         if self._woken or now >= due or now - self._written >= self._keepalive:
             self.wake()
 
@@ -245,6 +238,6 @@ class OpenStream:
     def _leave(self) -> None:
         """End the call, with the last message in the same write."""
         try:
-            self._finish(self._error)
+            self.finish(self._error)
         finally:
             self._call.end(self._unsent.popleft() if self._unsent else None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from traceback import format_tb
 from typing import Final, NamedTuple
 
@@ -63,28 +63,28 @@ def public_error(error: str) -> str:
     return NO_ANSWER if error.startswith(NO_ANSWER) else error
 
 
+@dataclass(eq=False, repr=False)
 class Delivery:
     """Delivers to `webhooks`, which are those of `store`. Thread-safe.
 
     `count` is called with the outcome of each post: ``delivered``, ``failed`` or ``disabled``.
     """
 
-    def __init__(
-        self,
-        store: TaskStore,
-        webhooks: Webhooks,
-        options: PushOptions,
-        *,
-        max_history_length: int,
-        count: Callable[[str], None] | None = None,
-    ) -> None:
-        self._store = store
-        self._webhooks = webhooks
-        self._outbound = Outbound(options.url_guard)
-        self._options = options
-        self._sign = options.signer.token if options.signer is not None else None
+    _store: TaskStore
+    _webhooks: Webhooks
+    _options: PushOptions
+    _: KW_ONLY
+    max_history_length: InitVar[int]
+    count: InitVar[Callable[[str], None] | None] = None
+
+    def __post_init__(self, max_history_length: int, count: Callable[[str], None] | None) -> None:
+        options = self._options
         self._count = count or (lambda outcome: None)
-        self._notifications = Notifications(store, max_bytes=options.max_payload_bytes, history=max_history_length)
+        self._outbound = Outbound(options.url_guard)
+        self._sign = options.signer.token if options.signer is not None else None
+        self._notifications = Notifications(
+            self._store, max_bytes=options.max_payload_bytes, history=max_history_length
+        )
 
     def deliver(self, webhook: StoredWebhook, holder: str, *, stop: Callable[[], bool]) -> Turn:
         """Claim a webhook and post its pending notifications, until none is left, a post fails or time is up.

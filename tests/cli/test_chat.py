@@ -79,7 +79,13 @@ def test_commands_that_cannot_work_say_why_and_the_conversation_goes_on(run: Run
     result = talk(
         run, url, "/task", "/cancel", "/resume", "/nothing", "/task no-task", "/help", "//etc", "/quit", "never"
     )
-    for text in ("there is no task yet", "no task to cancel", "no task to resume", "no command /nothing", "Error: "):
+    for text in (
+        "name one: /task ID",
+        "name one: /cancel ID",
+        "name one: /resume ID",
+        "no command /nothing",
+        "Error: ",
+    ):
         assert text in result.stderr
     assert "/resume" in result.stdout
     assert result.stdout.endswith("you said /etc\n")

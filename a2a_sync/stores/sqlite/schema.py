@@ -64,7 +64,6 @@ _TABLES = (
     """,
     "CREATE INDEX {p}tasks_by_time ON {p}tasks (tenant, owner, status_ms DESC, id DESC, state)",
     "CREATE INDEX {p}tasks_by_context ON {p}tasks (tenant, owner, context)",
-    "CREATE INDEX {p}tasks_to_forget ON {p}tasks (ended DESC, rest_ms) WHERE token IS NULL",
     "CREATE INDEX {p}tasks_to_compact ON {p}tasks (rest_ms) WHERE token IS NULL AND version - compacted >= "
     f"{COMPACT_FROM}",
     """
@@ -102,18 +101,6 @@ _TABLES = (
     ) WITHOUT ROWID
     """,
     "CREATE TABLE {p}workers (id TEXT PRIMARY KEY, beat INTEGER NOT NULL) WITHOUT ROWID",
-    """
-    CREATE TRIGGER {p}task_made AFTER INSERT ON {p}tasks BEGIN
-        INSERT INTO {p}counts VALUES (new.tenant, new.owner, new.state, 1), ('', '', '', 1)
-            ON CONFLICT (tenant, owner, state) DO UPDATE SET n = n + 1;
-    END
-    """,
-    """
-    CREATE TRIGGER {p}task_changed AFTER UPDATE OF state ON {p}tasks WHEN old.state <> new.state BEGIN
-        INSERT INTO {p}counts VALUES (old.tenant, old.owner, old.state, -1), (new.tenant, new.owner, new.state, 1)
-            ON CONFLICT (tenant, owner, state) DO UPDATE SET n = n + excluded.n;
-    END
-    """,
     """
     CREATE TRIGGER {p}task_gone AFTER DELETE ON {p}tasks BEGIN
         UPDATE {p}counts SET n = n - 1 WHERE tenant = '' AND owner = '' AND state = '';
@@ -199,10 +186,10 @@ _SINCE = {
         f"UPDATE {{p}}counts SET stored = stored + (SELECT ifnull(sum(length(body)), 0) FROM {{p}}states AS state"
         f" WHERE {_caller('state.owner')} = {{p}}counts.owner) WHERE state = '*'",
         "CREATE INDEX {p}accounts_by_rank ON {p}counts (rank DESC, since_ms) WHERE state = '*'",
-        "DROP INDEX {p}tasks_to_forget",
+        "DROP INDEX IF EXISTS {p}tasks_to_forget",
         f"CREATE INDEX {{p}}tasks_to_forget ON {{p}}tasks ({_caller('owner')}, ended DESC, rest_ms)"
         " WHERE token IS NULL",
-        "DROP TRIGGER {p}task_made",
+        "DROP TRIGGER IF EXISTS {p}task_made",
         f"""
         CREATE TRIGGER {{p}}task_made AFTER INSERT ON {{p}}tasks BEGIN
             INSERT INTO {{p}}counts VALUES
@@ -212,7 +199,7 @@ _SINCE = {
                 ON CONFLICT (tenant, owner, state) DO UPDATE SET n = n + 1, stored = stored + excluded.stored;
         END
         """,
-        "DROP TRIGGER {p}task_changed",
+        "DROP TRIGGER IF EXISTS {p}task_changed",
         f"""
         CREATE TRIGGER {{p}}task_changed AFTER UPDATE OF state ON {{p}}tasks WHEN old.state <> new.state BEGIN
             INSERT INTO {{p}}counts VALUES
