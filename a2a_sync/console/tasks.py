@@ -127,7 +127,12 @@ def list_own(app: A2AApp, viewer: Viewer, filters: Filters, token: str) -> Page:
         page_token=token,
         history_length=0,
     )
-    answer = app.service.call(Call(LIST_TASKS, request, CallContext(principal=viewer.principal)))
+    # With `gone`, as a request over HTTP: a search among very many tasks has a share of the threads.
+    context = CallContext(principal=viewer.principal, gone=lambda: False)
+    try:
+        answer = app.service.call(Call(LIST_TASKS, request, context))
+    finally:
+        app.service.engine.responses.release()
     rows = [Row(task.id, task.state, task.context_id) for task in answer.tasks]
     return Page(rows, answer.next_page_token)
 

@@ -184,6 +184,21 @@ class TaskQuery:
     max_bytes: int | None = None
     refuse_above: int | None = None
 
+    @property
+    def filtered(self) -> bool:
+        """Tasks of the owner have to be looked at to find those that match."""
+        return bool(self.context_id or self.state is not None or self.since_ms is not None)
+
+    def check_search(self, tasks: int) -> None:
+        """Count the heads of the `tasks` of an owner, among which the store searches, as bytes that are read.
+
+        Raises:
+            LargeResult: they are more than ``refuse_above``; the page may take ``max_bytes`` as well.
+        """
+        size = tasks * HEAD_BYTES
+        if self.refuse_above is not None and size > self.refuse_above:
+            raise LargeResult(max(size, self.max_bytes or 0))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPage:
@@ -222,6 +237,8 @@ class SweepResult:
 
 #: Request bodies, and tasks to respond with, are large above this size in bytes.
 SMALL_BYTES = 1024 * 1024
+#: The bytes for which a task counts among which a query searches: filters take time and processor, whatever the page holds.
+HEAD_BYTES = 100
 #: Bytes of a page of a log that is read for a stream or a webhook; a larger entry is a page of its own. Each stream whose
 #: client does not read holds one in memory.
 LOG_PAGE_BYTES = 64 * 1024
@@ -270,7 +287,7 @@ class OwnerFull(StoreConflict):
 
 
 class LargeResult(StoreConflict):
-    """A read would return more bytes than the caller allows; ``size`` is how many."""
+    """A read would take more bytes than the caller allows; ``size`` is how many."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"{size} bytes are more than were asked for")
@@ -860,7 +877,8 @@ class TaskStore(Protocol):
         """A page of the owner's tasks, newest status first.
 
         Raises:
-            LargeResult: more than ``query.refuse_above`` bytes are stored of the tasks of the page; none was read.
+            LargeResult: more than ``query.refuse_above`` bytes are stored of the tasks of the page, or would be read for its filters
+                (`TaskQuery.check_search`); none was read.
         """
 
     def delete(self, owner: Owner, task_id: str) -> None:

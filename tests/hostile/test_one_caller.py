@@ -16,11 +16,21 @@ import pytest
 from a2a_sync import A2AApp, Client, Limits, MemoryStore, Message, Retry, SQLiteStore, Task, TaskState
 from a2a_sync.errors import OverloadedError, RequestTooLargeError, TaskNotFoundError
 from a2a_sync.limits import OwnerQuota
-from a2a_sync.stores.base import OwnerFull, StartedRun, StoreQuota, TaskFull, TaskStore
+from a2a_sync.stores.base import (
+    SMALL_BYTES,
+    Owner,
+    OwnerFull,
+    StartedRun,
+    StoreQuota,
+    TaskFull,
+    TaskPage,
+    TaskQuery,
+    TaskStore,
+)
 from a2a_sync.testing import wsgi_session
 from a2a_sync.testing.storecontract.making import begin, message
 from tests.agents.shared import agent, caller
-from tests.engine import Background, eventually
+from tests.engine import Background, Gate, eventually
 from tests.hostile.slow import abandon, call, connect
 from tests.live import LiveServer, gunicorn, gunicorn_gevent
 from tests.stopwatch import Stopwatch
@@ -344,6 +354,44 @@ def test_large_answers_of_one_caller_do_not_delay_another(kind: str) -> None:
             (worker,) = file.read().split()
         # 300 answers have 2.4 GB.
         assert resident_bytes(worker) < 1000 * MEGABYTE
+
+
+class SearchedStore(MemoryStore):
+    """A store that takes as long to search for tasks as the test wants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = Gate()
+        self.searches: list[int] = []
+
+    def list(self, owner: Owner, query: TaskQuery) -> TaskPage:
+        page = super().list(owner, query)
+        self.searches.append(1)
+        self.gate.block()
+        self.searches.pop()
+        return page
+
+
+def test_searches_of_one_caller_leave_threads_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 connections that list 200,000 tasks with a filter: sends of other callers took seconds."""
+    # One task is as many as ten thousand are otherwise.
+    monkeypatch.setattr("a2a_sync.stores.base.HEAD_BYTES", 2 * SMALL_BYTES, raising=False)
+    store = SearchedStore()
+    with A2AApp(agent, auth=caller, store=store, limits=Limits(server_threads=8)) as app:
+        session = wsgi_session(app)
+        greedy, honest = (named("http://agent.test", name, session=session) for name in ("greedy", "honest"))
+        greedy.send("hello")
+        searches = [Background(lambda: greedy.list_tasks(status=TaskState.COMPLETED)) for _ in range(8)]
+        store.gate.wait()
+        eventually(lambda: sum(search.waiting for search in searches) <= 2, "the refusals")
+        assert len(store.searches) == 1
+        check_served(honest)
+        store.gate.open.set()
+        answered = 0
+        for search in searches:
+            with suppress(OverloadedError):
+                answered += search.result().total_size
+        assert answered in (1, 2)
 
 
 def resident_bytes(pid: str) -> int:

@@ -480,7 +480,7 @@ class PostgresStore:
     def _page(self, connection: Connection, owner: Owner, wanted: TaskQuery) -> tuple[int, Sequence[Reading], bool]:
         """The number of tasks that match, those of the page, and whether more follow."""
         where, values = _filter(owner, wanted)
-        total = self._total(where) if len(values) > 1 else self._sql.count_owned
+        total = self._total(where) if wanted.filtered else self._sql.count_owned
         if wanted.after is not None:
             where += " AND (status_ms, id) < (%(after_ms)s, %(after_id)s)"
             values |= {"after_ms": wanted.after.time_ms, "after_id": wanted.after.id}
@@ -493,6 +493,8 @@ class PostgresStore:
             "history": wanted.history,
             "artifacts": wanted.artifacts,
         }
+        if wanted.filtered and wanted.refuse_above is not None:
+            wanted.check_search(query(connection, self._sql.count_owned, values)[0][0])
         found = query(connection, self._sql.listing(where, total=total, bodies=bodies), values)
         (count_, *_), rest = found[0], [row[1:] for row in found if row[1] is not None]
         page = rest[: wanted.size]

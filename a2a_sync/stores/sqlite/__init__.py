@@ -361,6 +361,8 @@ class SQLiteStore:
         """See `TaskStore.list`."""
 
         def work(connection: sqlite3.Connection) -> tuple[Sequence[Reading], bool, int]:
+            if query.filtered:
+                query.check_search(self._owned(connection, owner))
             total = self._total(connection, owner, query)
             found = self._page(connection, owner, query, total)
             if query.refuse_above is not None:
@@ -429,7 +431,12 @@ class SQLiteStore:
         elif query.state is not None:
             found = connection.execute(self._sql.in_state, (*owner, query.state.value)).fetchone()
         else:
-            found = connection.execute(self._sql.in_scope, owner).fetchone()
+            return self._owned(connection, owner)
+        return found[0] or 0 if found else 0
+
+    def _owned(self, connection: sqlite3.Connection, owner: Owner) -> int:
+        """The number of tasks of an owner."""
+        found = connection.execute(self._sql.in_scope, owner).fetchone()
         return found[0] or 0 if found else 0
 
 

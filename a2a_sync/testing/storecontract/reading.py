@@ -10,8 +10,9 @@ import pytest
 
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest
-from a2a_sync.stores.base import LargeResult, TaskBusy, TaskQuery, TaskStore
+from a2a_sync.stores.base import HEAD_BYTES, LargeResult, TaskBusy, TaskQuery, TaskStore
 from a2a_sync.testing.storecontract.making import (
+    FOREIGN,
     MINE,
     NOON,
     begin,
@@ -227,6 +228,18 @@ class Reading:
             store.list(MINE, replace(everything, refuse_above=60_000))
         assert 80_000 <= caught.value.size < 100_000
         assert len(store.list(MINE, replace(everything, refuse_above=60_000, size=1)).tasks) == 1
+
+    def test_a_search_among_more_tasks_than_allowed_is_refused(self, store: Any) -> None:
+        for n in range(20):
+            begin(store, task_id=f"t{n}")
+        begin(store, owner=FOREIGN[0])
+        for filters in ({"context_id": "none"}, {"state": TaskState.FAILED}, {"since_ms": next_ms() + 86_400_000}):
+            wanted = TaskQuery(**filters)
+            assert store.list(MINE, replace(wanted, refuse_above=20 * HEAD_BYTES)).total == 0
+            with pytest.raises(LargeResult) as caught:
+                store.list(MINE, replace(wanted, refuse_above=20 * HEAD_BYTES - 1, max_bytes=1_000_000))
+            assert caught.value.size == 1_000_000
+            assert store.list(MINE, wanted).total == 0
 
     def test_a_page_ends_early_at_its_byte_limit(self, store: Any) -> None:
         made = []
