@@ -152,7 +152,7 @@ class BlockSource:
         """A block of very many lines as several that sseclient-py reads one by one; all but the last are `continued`."""
         lines = block.split(b"\n")
         data = [line for line in lines if line == b"data" or line.startswith(b"data:")]
-        others = {line.partition(b":")[0]: line for line in lines if line.startswith((b"id", b"event"))}
+        others = {name: line for line in lines if (name := line.partition(b":")[0]) in (b"id", b"event")}
         for start in range(0, len(data), _LINES_AT_ONCE):
             self.continued = start + _LINES_AT_ONCE < len(data)
             piece = data[start : start + _LINES_AT_ONCE] + ([] if self.continued else list(others.values()))

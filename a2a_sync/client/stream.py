@@ -313,6 +313,9 @@ class TaskStream(Displayed, Closes):
     def _added_text(self, event: StreamResponse) -> str:
         match event:
             case Task():
+                # An agent may send snapshots without end: what one does not have is not kept.
+                known = self._texts
+                self._texts = {one.artifact_id: known.get(one.artifact_id, []) for one in event.artifacts}
                 return "".join(self._text_added_to(artifact) for artifact in event.artifacts)
             case TaskArtifactUpdateEvent():
                 return self._text_added_to(event.artifact, append=event.append, last=event.last_chunk)

@@ -11,7 +11,7 @@ import base64
 import contextvars
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, suppress
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,7 +19,7 @@ from a2a_sync.client.client import Client
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.tools import SKILL, tool_result
 from a2a_sync.concurrency.eventloop import iterate_on_thread, retrieve_error
-from a2a_sync.errors import A2AError, TaskFailedError
+from a2a_sync.errors import A2AError, MalformedResponseError, TaskFailedError
 from a2a_sync.jsontext import dumps
 from a2a_sync.types import Content, Message, StreamResponse, Task, TaskStatusUpdateEvent
 
@@ -56,7 +56,7 @@ class RemoteCall:
         #: The task or message that the agent has answered with.
         self.result: Task | Message | None = None
 
-    async def events(self) -> AsyncIterator[RemoteEvent]:
+    async def events(self) -> AsyncGenerator[RemoteEvent, None]:
         """Send the message; its events as they arrive.
 
         Raises:
@@ -270,14 +270,20 @@ class AgentModel:
 
         Raises:
             TaskFailedError: the task failed, was rejected or canceled.
+            MalformedResponseError: the pieces have more characters than the client's ``max_task_bytes``.
             AgentError, TransportError: as `Client.stream`.
         """
         call = RemoteCall(self._client, text, **(self._ids(mark) or {}), **self._options)
-        sent = ""
-        async for _, piece in call.events():
-            if piece:
+        sent, most = "", self._client._shared.max_task_bytes
+        async with aclosing(call.events()) as events:
+            async for _, piece in events:
                 sent += piece
-                yield piece
+                # The task may stay small: an agent can replace an artifact without end.
+                if len(sent) > most:
+                    reason = f"the answer is longer than {most} characters (max_task_bytes)"
+                    raise MalformedResponseError(reason, phase="stream")
+                if piece:
+                    yield piece
         result = call.result
         assert result is not None
         task_id = result.id if isinstance(result, Task) and result.state.interrupted else ""

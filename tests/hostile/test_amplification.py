@@ -85,3 +85,12 @@ def test_a_stream_of_blank_lines_is_skipped_at_once() -> None:
     with cpu_time(3.0):
         events = list(EventReader(BlockSource(lambda: next(pieces, b""))))
     assert [event.data for event in events] == ["1"]
+
+
+def test_a_block_of_very_many_names_that_begin_like_an_id_is_read_at_once() -> None:
+    # 160,000 lines, 1.6 MB, took 19 seconds, in the square of their number.
+    names = b"".join(b"id%d:x\n" % number for number in range(80_000))
+    pieces = iter([b"id: 7\ndata: 1\n" + names + b"\n"])
+    with cpu_time(1.0):
+        (event,) = EventReader(BlockSource(lambda: next(pieces, b"")))
+    assert (event.data, event.id) == ("1", "7")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import subprocess
 import sys
-from contextlib import suppress
+from collections import deque
+from contextlib import nullcontext, suppress
 
 import pytest
 
 from a2a_sync import Client
 from a2a_sync.client import waiting
 from a2a_sync.errors import MalformedResponseError, TaskNotFoundError, TransportError
+from a2a_sync.integrations.remote import AgentModel
 from tests.client.peer import Asked, Line, chunk, peer, status, task
 from tests.hostile.test_large_answers import peak
 from tests.live import ROOT
@@ -122,15 +125,23 @@ def test_a_limit_below_one_is_refused(name: str) -> None:
         Client("http://agent.test", **{name: 0})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("call", ["stream", "get_task"])
+@pytest.mark.parametrize("call", ["stream", "snapshots", "model", "get_task"])
 def test_memory_of_a_client_of_an_endless_agent_is_limited(call: str) -> None:
     """In a separate process, whose memory is measured."""
 
     def endless(asked: Asked, line: Line) -> None:
         line.start_stream()
         line.event({"task": task()})
-        for number in range(1000):
-            line.event({"artifactUpdate": {"taskId": "t-1", "contextId": "c-1", "artifact": text(number)}})
+        for number in range(1000 if call == "stream" else 100):
+            # Each replaces those before it, so that the task stays small.
+            if call == "snapshots":
+                line.event({"task": {**task(), "artifacts": [text(number)]}})
+            elif call == "model":
+                line.event(chunk(chr(65 + number % 26) * MIB, append=False))
+            else:
+                line.event({"artifactUpdate": {"taskId": "t-1", "contextId": "c-1", "artifact": text(number)}})
+        line.event(status("COMPLETED"))
+        line.end_stream()
 
     def large(asked: Asked, line: Line) -> None:
         count = 200 if asked.params["id"] == "t-1" else 0
@@ -154,11 +165,16 @@ def main(url: str, call: str) -> None:
     with Client.for_endpoint(url + "/rpc", streaming=True, retry=None, timeout=50, **limits) as client:
         with suppress(MalformedResponseError, TaskNotFoundError):
             client.get_task("small")
+        calls = {"get_task": lambda: client.get_task("t-1"), "model": lambda: asyncio.run(ask_model(client))}
         before = peak()
-        try:
-            client.get_task("t-1") if call == "get_task" else list(client.stream("hi"))
-        except MalformedResponseError:
-            print(peak() - before)
+        with nullcontext() if call == "snapshots" else pytest.raises(MalformedResponseError):
+            calls.get(call, lambda: deque(client.stream("hi"), maxlen=0))()
+        print(peak() - before)
+
+
+async def ask_model(client: Client) -> None:
+    async for _ in AgentModel(client).send("hi"):
+        pass
 
 
 if __name__ == "__main__":
