@@ -111,69 +111,72 @@ class AgentCardSignature(JSONObject):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class APIKeySecurityScheme(JSONObject):
+class _SecurityScheme(JSONObject):
+    """What each scheme has."""
+
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class APIKeySecurityScheme(_SecurityScheme):
     """A key in a header, a query parameter or a cookie (``location``)."""
 
     location: str
     name: str
-    description: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HTTPAuthSecurityScheme(JSONObject):
+class HTTPAuthSecurityScheme(_SecurityScheme):
     """An ``Authorization`` scheme such as ``Bearer`` or ``Basic``."""
 
     scheme: str
     bearer_format: str = ""
-    description: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizationCodeOAuthFlow(JSONObject):
+class _OAuthFlow(JSONObject):
+    """What each flow has."""
+
+    refresh_url: str = ""
+    scopes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationCodeOAuthFlow(_OAuthFlow):
     """OAuth 2: authorization code."""
 
     authorization_url: str
     token_url: str
-    refresh_url: str = ""
-    scopes: Mapping[str, str] = field(default_factory=dict)
     pkce_required: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientCredentialsOAuthFlow(JSONObject):
+class ClientCredentialsOAuthFlow(_OAuthFlow):
     """OAuth 2: client credentials."""
 
     token_url: str
-    refresh_url: str = ""
-    scopes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceCodeOAuthFlow(JSONObject):
+class DeviceCodeOAuthFlow(_OAuthFlow):
     """OAuth 2: device code (RFC 8628)."""
 
     device_authorization_url: str
     token_url: str
-    refresh_url: str = ""
-    scopes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImplicitOAuthFlow(JSONObject):
+class ImplicitOAuthFlow(_OAuthFlow):
     """OAuth 2: implicit (deprecated)."""
 
     authorization_url: str = ""
-    refresh_url: str = ""
-    scopes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PasswordOAuthFlow(JSONObject):
+class PasswordOAuthFlow(_OAuthFlow):
     """OAuth 2: resource owner password (deprecated)."""
 
     token_url: str = ""
-    refresh_url: str = ""
-    scopes: Mapping[str, str] = field(default_factory=dict)
 
 
 OAuthFlow: TypeAlias = (
@@ -186,27 +189,23 @@ OAuthFlow: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OAuth2SecurityScheme(JSONObject):
+class OAuth2SecurityScheme(_SecurityScheme):
     """OAuth 2 with one flow."""
 
     flow: OAuthFlow
     oauth2_metadata_url: str = ""
-    description: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenIdConnectSecurityScheme(JSONObject):
+class OpenIdConnectSecurityScheme(_SecurityScheme):
     """OpenID Connect discovery."""
 
     open_id_connect_url: str
-    description: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MutualTlsSecurityScheme(JSONObject):
+class MutualTlsSecurityScheme(_SecurityScheme):
     """A client certificate."""
-
-    description: str = ""
 
 
 SecurityScheme: TypeAlias = (

@@ -151,22 +151,32 @@ class AgentError(A2AError):
         super().__init__(self.message)
 
 
-class JSONParseError(AgentError):
+class _InvalidArgument:
+    """The status of errors in what a request holds."""
+
+    http_status = 400
+    grpc_status = "INVALID_ARGUMENT"
+
+
+class _FailedPrecondition:
+    """The status of requests that the agent does not take, or not now."""
+
+    http_status = 400
+    grpc_status = "FAILED_PRECONDITION"
+
+
+class JSONParseError(_InvalidArgument, AgentError):
     """The body is not valid JSON (strict: UTF-8, no duplicate keys, no NaN)."""
 
     jsonrpc_code = -32700
-    http_status = 400
-    grpc_status = "INVALID_ARGUMENT"
     reason = "PARSE_ERROR"
     default_message = "Invalid JSON payload"
 
 
-class InvalidRequestError(AgentError):
+class InvalidRequestError(_InvalidArgument, AgentError):
     """The body is JSON but not a request object."""
 
     jsonrpc_code = -32600
-    http_status = 400
-    grpc_status = "INVALID_ARGUMENT"
     reason = "INVALID_REQUEST"
     default_message = "Request payload validation error"
 
@@ -191,12 +201,10 @@ class MethodNotFoundError(AgentError):
     default_message = "Method not found"
 
 
-class InvalidParamsError(AgentError):
+class InvalidParamsError(_InvalidArgument, AgentError):
     """A member of the request is missing, empty, of the wrong type or out of range; ``violations`` names it."""
 
     jsonrpc_code = -32602
-    http_status = 400
-    grpc_status = "INVALID_ARGUMENT"
     reason = "INVALID_PARAMS"
     default_message = "Invalid parameters"
 
@@ -267,42 +275,34 @@ class TaskNotFoundError(AgentError):
     default_message = "Task not found"
 
 
-class TaskNotCancelableError(AgentError):
+class TaskNotCancelableError(_FailedPrecondition, AgentError):
     """The task is in a terminal state, or the agent refuses to cancel it."""
 
     jsonrpc_code = -32002
-    http_status = 400
-    grpc_status = "FAILED_PRECONDITION"
     reason = "TASK_NOT_CANCELABLE"
     default_message = "Task cannot be canceled"
 
 
-class PushNotificationNotSupportedError(AgentError):
+class PushNotificationNotSupportedError(_FailedPrecondition, AgentError):
     """The agent does not send push notifications."""
 
     jsonrpc_code = -32003
-    http_status = 400
-    grpc_status = "FAILED_PRECONDITION"
     reason = "PUSH_NOTIFICATION_NOT_SUPPORTED"
     default_message = "Push notifications are not supported"
 
 
-class UnsupportedOperationError(AgentError):
+class UnsupportedOperationError(_FailedPrecondition, AgentError):
     """The agent does not support the operation, or the state of the task does not allow it (terminal or busy)."""
 
     jsonrpc_code = -32004
-    http_status = 400
-    grpc_status = "FAILED_PRECONDITION"
     reason = "UNSUPPORTED_OPERATION"
     default_message = "This operation is not supported"
 
 
-class ContentTypeNotSupportedError(AgentError):
+class ContentTypeNotSupportedError(_InvalidArgument, AgentError):
     """The agent does not accept the media type of the request or of a part."""
 
     jsonrpc_code = -32005
-    http_status = 400
-    grpc_status = "INVALID_ARGUMENT"
     reason = "CONTENT_TYPE_NOT_SUPPORTED"
     default_message = "Content type not supported"
 
@@ -311,38 +311,30 @@ class InvalidAgentResponseError(AgentError):
     """The code of the agent produced a result that the protocol does not allow."""
 
     jsonrpc_code = -32006
-    http_status = 500
-    grpc_status = "INTERNAL"
     reason = "INVALID_AGENT_RESPONSE"
     default_message = "Invalid agent response"
 
 
-class ExtendedAgentCardNotConfiguredError(AgentError):
+class ExtendedAgentCardNotConfiguredError(_FailedPrecondition, AgentError):
     """The card declares an extended card and none is configured."""
 
     jsonrpc_code = -32007
-    http_status = 400
-    grpc_status = "FAILED_PRECONDITION"
     reason = "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
     default_message = "No extended agent card is configured"
 
 
-class ExtensionSupportRequiredError(AgentError):
+class ExtensionSupportRequiredError(_FailedPrecondition, AgentError):
     """The agent requires an extension that the request does not declare."""
 
     jsonrpc_code = -32008
-    http_status = 400
-    grpc_status = "FAILED_PRECONDITION"
     reason = "EXTENSION_SUPPORT_REQUIRED"
     default_message = "A required extension was not declared"
 
 
-class VersionNotSupportedError(AgentError):
+class VersionNotSupportedError(_FailedPrecondition, AgentError):
     """The agent does not serve the requested protocol version; the message lists the served ones and the header to send."""
 
     jsonrpc_code = -32009
-    http_status = 400
-    grpc_status = "FAILED_PRECONDITION"
     reason = "VERSION_NOT_SUPPORTED"
     default_message = "Protocol version not supported"
 

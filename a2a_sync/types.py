@@ -709,26 +709,31 @@ class SendMessageConfiguration(JSONObject):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendMessageRequest(JSONObject):
+class _Request(JSONObject):
+    """What each request has."""
+
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessageRequest(_Request):
     """SendMessage and SendStreamingMessage."""
 
     message: Message
     configuration: SendMessageConfiguration | None = None
     metadata: Metadata = field(default_factory=_empty_metadata)
-    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTaskRequest(JSONObject):
+class GetTaskRequest(_Request):
     """GetTask."""
 
     id: str
     history_length: int | None = None
-    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTasksRequest(JSONObject):
+class ListTasksRequest(_Request):
     """ListTasks."""
 
     context_id: str = ""
@@ -738,7 +743,6 @@ class ListTasksRequest(JSONObject):
     history_length: int | None = None
     status_timestamp_after: datetime | None = None
     include_artifacts: bool | None = None
-    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -752,39 +756,35 @@ class ListTasksResponse(JSONObject):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelTaskRequest(JSONObject):
+class CancelTaskRequest(_Request):
     """CancelTask."""
 
     id: str
     metadata: Metadata = field(default_factory=_empty_metadata)
-    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscribeToTaskRequest(JSONObject):
+class SubscribeToTaskRequest(_Request):
     """SubscribeToTask."""
 
     id: str
-    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTaskPushNotificationConfigRequest(JSONObject):
+class GetTaskPushNotificationConfigRequest(_Request):
     """GetTaskPushNotificationConfig. An empty ``id``, which only protocol 0.3 allows, means the first webhook of the task."""
 
     task_id: str
     id: str = ""
-    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTaskPushNotificationConfigsRequest(JSONObject):
+class ListTaskPushNotificationConfigsRequest(_Request):
     """ListTaskPushNotificationConfigs."""
 
     task_id: str
     page_size: int = 0
     page_token: str = ""
-    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -796,16 +796,13 @@ class ListTaskPushNotificationConfigsResponse(JSONObject):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTaskPushNotificationConfigRequest(JSONObject):
+class DeleteTaskPushNotificationConfigRequest(_Request):
     """DeleteTaskPushNotificationConfig."""
 
     task_id: str
     id: str
-    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetExtendedAgentCardRequest(JSONObject):
+class GetExtendedAgentCardRequest(_Request):
     """GetExtendedAgentCard."""
-
-    tenant: str = ""

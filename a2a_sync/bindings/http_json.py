@@ -15,11 +15,12 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from a2a_sync import errors as e
 from a2a_sync import operations as o
+from a2a_sync.bindings.jsonrpc import load_answer
 from a2a_sync.bindings.routes import TENANT, RouteMatch, write_path
 from a2a_sync.codec import Codec, DecodeError
 from a2a_sync.codec.base import has_long_texts
 from a2a_sync.codec.records import camel
-from a2a_sync.jsontext import MAX_ANSWER_DEPTH, dumps, loads
+from a2a_sync.jsontext import dumps, loads
 
 JSON = "application/json"
 _V03 = "0.3"
@@ -213,7 +214,7 @@ def read_answer(body: bytes, status: int, codec: Codec) -> Any:
         AgentError: the error that the peer sent.
         DecodeError: it is neither.
     """
-    value = _value(body) if body.strip() or status >= 300 else None
+    value = load_answer(body) if body.strip() or status >= 300 else None
     if status >= 300:
         raise _error(value, status, codec)
     return value
@@ -226,17 +227,10 @@ def read_event(data: str, name: str, codec: Codec) -> Any:
         AgentError: the error that the peer sent.
         DecodeError: it cannot be read.
     """
-    value = _value(data)
+    value = load_answer(data)
     if name == "error" or (isinstance(value, dict) and isinstance(value.get("error"), dict)):
         raise _error(value, 500, codec)
     return value
-
-
-def _value(body: bytes | str) -> Any:
-    try:
-        return loads(body, max_depth=MAX_ANSWER_DEPTH)
-    except e.JSONParseError as error:
-        raise DecodeError(error.message) from None
 
 
 def _error(value: Any, status: int, codec: Codec) -> e.AgentError:

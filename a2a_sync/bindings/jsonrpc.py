@@ -122,6 +122,18 @@ def write_request(id: RpcId, method: str, params: Any) -> bytes:
     return dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 
 
+def load_answer(body: bytes | str) -> Any:
+    """The JSON that a server sent.
+
+    Raises:
+        DecodeError: it is not JSON.
+    """
+    try:
+        return loads(body, max_depth=MAX_ANSWER_DEPTH)
+    except JSONParseError as error:
+        raise DecodeError(error.message) from None
+
+
 def read_response(body: bytes | str, codec: Codec) -> Any:
     """The result in an answer, or in one event of a stream. Ids are not compared: HTTP pairs the two.
 
@@ -129,10 +141,7 @@ def read_response(body: bytes | str, codec: Codec) -> Any:
         AgentError: the answer is an error; this is the peer's.
         DecodeError: it is not a JSON-RPC answer.
     """
-    try:
-        value = loads(body, max_depth=MAX_ANSWER_DEPTH)
-    except JSONParseError as error:
-        raise DecodeError(error.message) from None
+    value = load_answer(body)
     if not isinstance(value, dict) or value.get("jsonrpc") != "2.0":
         raise DecodeError("The answer is not a JSON-RPC 2.0 object")
     if value.get("error") is not None:

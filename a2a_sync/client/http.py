@@ -328,6 +328,8 @@ class HttpResponse:
     def __post_init__(self) -> None:
         self.status: int = self._response.status
         self.headers: Mapping[str, str] = self._response.headers
+        #: The ``Authorization`` header of the request.
+        self.authorization: str = self._response.authorization
         self.closed: bool = False
         self._raw = self._response.raw
         self._encoded = "Content-Encoding" in self.headers
@@ -344,11 +346,6 @@ class HttpResponse:
     def content_type(self) -> str:
         """The media type in lower case, without parameters."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-
-    @property
-    def authorization(self) -> str:
-        """The ``Authorization`` header of the request."""
-        return self._response.authorization
 
     @property
     def challenges(self) -> tuple[str, ...]:

@@ -31,26 +31,10 @@ from a2a_sync.codec.fields import (
 from a2a_sync.codec.records import Member, OneOf, Record, optional, renamed, required
 from a2a_sync.operations import OPERATIONS, AnyOperation
 
-_S = t.TaskState
-
-# The order is the proto's: a member's place is its number.
-STATE_NAMES: Mapping[enum.Enum, str] = {
-    _S.UNSPECIFIED: "TASK_STATE_UNSPECIFIED",
-    _S.SUBMITTED: "TASK_STATE_SUBMITTED",
-    _S.WORKING: "TASK_STATE_WORKING",
-    _S.COMPLETED: "TASK_STATE_COMPLETED",
-    _S.FAILED: "TASK_STATE_FAILED",
-    _S.CANCELED: "TASK_STATE_CANCELED",
-    _S.INPUT_REQUIRED: "TASK_STATE_INPUT_REQUIRED",
-    _S.REJECTED: "TASK_STATE_REJECTED",
-    _S.AUTH_REQUIRED: "TASK_STATE_AUTH_REQUIRED",
-}
-ROLE_NAMES: Mapping[enum.Enum, str] = {
-    t.Role.UNSPECIFIED: "ROLE_UNSPECIFIED",
-    t.Role.USER: "ROLE_USER",
-    t.Role.AGENT: "ROLE_AGENT",
-}
-TASK_STATE = names(STATE_NAMES, _S.UNSPECIFIED)
+# The names and the order of the members are the proto's: a member's place is its number.
+STATE_NAMES: Mapping[enum.Enum, str] = {state: f"TASK_STATE_{state.name}" for state in t.TaskState}
+ROLE_NAMES: Mapping[enum.Enum, str] = {role: f"ROLE_{role.name}" for role in t.Role}
+TASK_STATE = names(STATE_NAMES, t.TaskState.UNSPECIFIED)
 ROLE = names(ROLE_NAMES, t.Role.UNSPECIFIED)
 
 TENANT = Member("tenant", TEXT)

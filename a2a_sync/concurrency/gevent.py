@@ -25,6 +25,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 #: Makes a call, on this thread or on another one while this one waits.
 Caller = Callable[[Callable[[], Any]], Any]
+#: Starts something, and passes on what wakes the thread that waits for it.
+_Begin = Callable[[Callable[[], None]], None]
 
 #: Real threads without work end after so many seconds. There may be many more of them than any pool of runs has threads.
 _IDLE_SECONDS = 30
@@ -201,7 +203,7 @@ def _own_hub() -> Any:
     return _existing_hub() if _origin_hub.get() is not None else _hub()
 
 
-def wait_for_wake(begin: Callable[[Callable[[], None]], None], check: Callable[[], float], interval: float) -> None:
+def wait_for_wake(begin: _Begin, check: Callable[[], float], interval: float) -> None:
     """Call ``begin(wake)`` and block until ``wake()`` is called, on any thread; greenlets of this thread go on.
 
     `check` is called here after `interval` seconds without that, and again after as many seconds as it returns.
@@ -209,12 +211,7 @@ def wait_for_wake(begin: Callable[[Callable[[], None]], None], check: Callable[[
     _wait_for_wake(_own_hub() if patched() else None, begin, check, interval)
 
 
-def _wait_for_wake(
-    hub: Any,
-    begin: Callable[[Callable[[], None]], None],
-    check: Callable[[], float] = lambda: -1.0,
-    interval: float = -1.0,
-) -> None:
+def _wait_for_wake(hub: Any, begin: _Begin, check: Callable[[], float] = lambda: -1.0, interval: float = -1.0) -> None:
     """`wait_for_wake` on a thread with this hub, whose other greenlets go on; None: with no hub. -1: without checks."""
     if hub is not None:
         _switch_until_wake(hub, begin, check, interval)
@@ -231,9 +228,7 @@ def _wait_for_wake(
         interval = check()
 
 
-def _switch_until_wake(
-    hub: Any, begin: Callable[[Callable[[], None]], None], check: Callable[[], float], interval: float
-) -> None:
+def _switch_until_wake(hub: Any, begin: _Begin, check: Callable[[], float], interval: float) -> None:
     gevent = import_module("gevent")
     waiter = import_module("gevent.hub").Waiter(hub)
     watcher = hub.loop.async_()

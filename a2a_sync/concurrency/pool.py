@@ -11,6 +11,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from a2a_sync.concurrency.fork import renew_per_process
@@ -60,6 +61,7 @@ class Slot:
         return self._pool._abandon(self)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class WorkerPool:
     """Runs jobs on daemon threads. A forked child starts with an empty pool.
 
@@ -76,33 +78,26 @@ class WorkerPool:
         quotas: bounds what each owner holds of threads and queue.
     """
 
-    def __init__(
-        self,
-        *,
-        threads: int,
-        max_queued: int,
-        max_abandoned: int,
-        name: str = "a2a-run",
-        idle: float = 30.0,
-        quotas: Quotas | None = None,
-    ) -> None:
-        self._limits = (threads, max_queued, max_abandoned)
-        self._quotas = quotas or Quotas()
-        self._name = name
-        self._idle_seconds = idle
+    threads: int
+    max_queued: int
+    max_abandoned: int
+    name: str = "a2a-run"
+    idle: float = 30.0
+    quotas: Quotas | None = None
+
+    def __post_init__(self) -> None:
         self._closed = False
         renew_per_process(self)
 
     def renew(self) -> None:
         """In a forked child: jobs and threads are the parent's."""
-        threads, waiting, _ = self._limits
-        quota = self._quotas.quota
+        quotas = self.quotas or Quotas()
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         self._queue: deque[Slot] = deque()
         self._numbers = itertools.count(1)
-        self._running = self._quotas.share(threads, quota.max_concurrent_runs)
-        self._waiting = self._quotas.share(waiting, quota.max_queued_runs)
+        self._running = quotas.share(self.threads, quotas.quota.max_concurrent_runs)
+        self._waiting = quotas.share(self.max_queued, quotas.quota.max_queued_runs)
         self._idle = self._stuck = self._extra = 0
         #: Abandoned jobs that have not returned.
         self.lingering: int = 0
@@ -120,7 +115,7 @@ class WorkerPool:
     @property
     def exhausted(self) -> bool:
         """Every thread is held by a job that hangs and cannot be abandoned, so a queued job may wait for ever."""
-        return self._stuck >= self._limits[0]
+        return self._stuck >= self.threads
 
     def reserve(self, owner: str = "") -> Slot:
         """A slot for one job of `owner`.
@@ -156,7 +151,7 @@ class WorkerPool:
             if self._running.admits(owner):
                 self._running.take(owner)
                 return Slot(self, owner, ready=True)
-            if self._extra >= self._limits[0]:
+            if self._extra >= self.threads:
                 return None
             self._extra += 1
             return Slot(self, owner, ready=True, extra=True)
@@ -204,7 +199,7 @@ class WorkerPool:
             self._idle -= 1
             self._jobs.put(slot)
             return
-        name = f"{self._name}-{next(self._numbers)}"
+        name = f"{self.name}-{next(self._numbers)}"
         threading.Thread(target=self._work, args=(slot,), name=name, daemon=True).start()
 
     def _dispatch_queued(self) -> None:
@@ -232,10 +227,10 @@ class WorkerPool:
         with self._lock:
             if slot.abandoned or slot.done or slot.extra:
                 return True
-            if slot.ready and self.lingering >= self._limits[2] and not slot.stuck:
+            if slot.ready and self.lingering >= self.max_abandoned and not slot.stuck:
                 slot.stuck = True
                 self._stuck += 1
-            if not slot.ready or self.lingering >= self._limits[2]:
+            if not slot.ready or self.lingering >= self.max_abandoned:
                 return False
             self._unstick(slot)
             slot.abandoned = True
@@ -267,7 +262,7 @@ class WorkerPool:
 
     def _wait(self) -> Slot | None:
         try:
-            return self._jobs.get(timeout=self._idle_seconds)
+            return self._jobs.get(timeout=self.idle)
         except queue.Empty:
             with self._lock:
                 # A job may have been put between the timeout and the lock, for this thread.

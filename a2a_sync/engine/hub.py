@@ -420,12 +420,8 @@ class TaskEventStream:
         #: Since when the store cannot be reached; None: it can.
         self._failing_since: float | None = None
         self._ended = False
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
-        """No further event will come."""
-        return self._closed
+        #: No further event will come.
+        self.closed: bool = False
 
     def poll(self, timeout: float) -> list[StreamItem] | None:
         """The events of the next `timeout` seconds, or None when the stream has ended; ``[]``: there are none yet.
@@ -437,7 +433,7 @@ class TaskEventStream:
         if self.first is not None:
             first, self.first = self.first, None
             return [first]
-        while not (self._ended or self._closed):
+        while not (self._ended or self.closed):
             items = self._read(timeout)
             if items or not self._behind or self._failing_since is not None:
                 if self._ended and not items:
@@ -532,7 +528,7 @@ class TaskEventStream:
             yield from items
 
     def close(self) -> None:
-        self._closed = True
+        self.closed = True
         self._subscription.close()
         self._subscription.wake()
 

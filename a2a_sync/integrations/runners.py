@@ -143,11 +143,7 @@ def _followed(events: Any, context: RequestContext) -> Iterator[BridgeEvent]:
                 return
             elif mapper.state.terminal:
                 break
-    yield from _answer(mapper.pending())
-
-
-def _answer(message: Message | None) -> Iterator[BridgeEvent]:
-    if message is not None:
+    if (message := mapper.pending()) is not None:
         yield Final(message.text)
 
 

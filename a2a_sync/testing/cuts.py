@@ -52,34 +52,23 @@ class CutStreams:
 
         body = self._app(environ, capture_headers)
         after = self._counts.next() if any(streams) else None
-        return body if after is None else _BrokenBody(body, after)
+        return body if after is None else ClosingIterable(_broken(body, after), getattr(body, "close", lambda: None))
 
 
-class _BrokenBody:
-    """A body that breaks after `after` events; ``close`` closes the application's body."""
-
-    def __init__(self, body: Iterable[bytes], after: int) -> None:
-        self._body = body
-        self._after = after
-
-    def __iter__(self) -> Iterator[bytes]:
-        passed, rest = 0, b""
-        # Servers send the headers with the first bytes.
-        yield b": cut\n\n"
-        if not self._after:
-            raise ConnectionResetError("cut by the test")
-        for piece in self._body:
-            *frames, rest = (rest + piece).split(b"\n\n")
-            for frame in frames:
-                yield frame + b"\n\n"
-                passed += b"data:" in frame
-                if passed == self._after:
-                    raise ConnectionResetError("cut by the test")
-
-    def close(self) -> None:
-        close = getattr(self._body, "close", None)
-        if close is not None:
-            close()
+def _broken(body: Iterable[bytes], after: int) -> Iterator[bytes]:
+    """A body that breaks after `after` events."""
+    passed, rest = 0, b""
+    # Servers send the headers with the first bytes.
+    yield b": cut\n\n"
+    if not after:
+        raise ConnectionResetError("cut by the test")
+    for piece in body:
+        *frames, rest = (rest + piece).split(b"\n\n")
+        for frame in frames:
+            yield frame + b"\n\n"
+            passed += b"data:" in frame
+            if passed == after:
+                raise ConnectionResetError("cut by the test")
 
 
 class CutCalls:

@@ -124,7 +124,7 @@ class ScriptedAgent(Agent):
 def _run_single_step(turn: list[Any], context: RequestContext) -> Any:
     """The result of a turn of one step; only such a turn can answer without a task."""
     result = _run_step(turn[0], context) if turn else None
-    return _run_steps([result], context) if _is_chunk(result) else result
+    return _run_steps([result], context) if isinstance(result, str) else result
 
 
 def _run_steps(turn: list[Any], context: RequestContext) -> Generator[Any, None, Any]:
@@ -135,11 +135,6 @@ def _run_steps(turn: list[Any], context: RequestContext) -> Generator[Any, None,
         if value is not None:
             yield value
     return None
-
-
-def _is_chunk(value: Any) -> bool:
-    """Whether a streaming client receives `value` before the end."""
-    return isinstance(value, str)
 
 
 def _run_step(step: Any, context: RequestContext) -> Any:

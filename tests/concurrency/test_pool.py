@@ -19,7 +19,7 @@ def pool_of(threads=1, waiting=0, leftovers=0, **options):
 
 
 def threads_of(pool):
-    return [thread for thread in threading.enumerate() if thread.name.startswith(pool._name)]
+    return [thread for thread in threading.enumerate() if thread.name.startswith(pool.name)]
 
 
 def occupy(pool):
@@ -46,7 +46,7 @@ def test_threads_are_daemons_and_named_after_the_pool():
     gate, _ = occupy(pool)
     (thread,) = threads_of(pool)
     assert thread.daemon
-    assert thread.name == f"{pool._name}-1"
+    assert thread.name == f"{pool.name}-1"
     gate.open.set()
 
 

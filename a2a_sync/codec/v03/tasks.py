@@ -11,21 +11,9 @@ from a2a_sync.codec.records import Record, Tagged, Variants, optional, required
 from a2a_sync.codec.v03.parts import PARTS
 from a2a_sync.lifecycle import ends_run
 
-_S = t.TaskState
-
 TASK_STATE = names(
-    {
-        _S.SUBMITTED: "submitted",
-        _S.WORKING: "working",
-        _S.INPUT_REQUIRED: "input-required",
-        _S.COMPLETED: "completed",
-        _S.CANCELED: "canceled",
-        _S.FAILED: "failed",
-        _S.REJECTED: "rejected",
-        _S.AUTH_REQUIRED: "auth-required",
-        _S.UNSPECIFIED: "unknown",
-    },
-    _S.UNSPECIFIED,
+    {**{state: state.value for state in t.TaskState}, t.TaskState.UNSPECIFIED: "unknown"},
+    t.TaskState.UNSPECIFIED,
     numbered=False,
     unspecified_name="unknown",
 )

@@ -22,7 +22,6 @@ Only this package and `plugin` need pytest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,6 +30,7 @@ from a2a_sync.testing.storecontract.contexts import Contexts
 from a2a_sync.testing.storecontract.eviction import Eviction
 from a2a_sync.testing.storecontract.inspection import Inspections, Persistence, Versions
 from a2a_sync.testing.storecontract.listing import Listing
+from a2a_sync.testing.storecontract.making import MakeStore
 from a2a_sync.testing.storecontract.races import Races
 from a2a_sync.testing.storecontract.reading import Reading
 from a2a_sync.testing.storecontract.retention import Retention
@@ -64,7 +64,7 @@ class StoreContract(
     """
 
     @pytest.fixture
-    def make_store(self) -> Callable[..., Any]:
+    def make_store(self) -> MakeStore:
         """The function that creates stores; a subclass must override this fixture."""
         raise NotImplementedError("give the class a fixture make_store: see a2a_sync.testing.storecontract")
 
@@ -82,15 +82,13 @@ class StoreContract(
             pytest.skip(f"the store lacks {part}: {_PARTS[part]}")
 
     @pytest.mark.parametrize("part", _PARTS)
-    def test_the_store_has_the_part(self, make_store: Callable[..., Any], part: str) -> None:
+    def test_the_store_has_the_part(self, make_store: MakeStore, part: str) -> None:
         store = make_store()
         assert hasattr(store, part), f"set {part} = None in a store without this part"
         if getattr(store, part) is None:
             pytest.skip(f"the store lacks {part}: {_PARTS[part]}")
 
-    def test_a_store_has_messages_between_processes_only_if_they_can_share_it(
-        self, make_store: Callable[..., Any]
-    ) -> None:
+    def test_a_store_has_messages_between_processes_only_if_they_can_share_it(self, make_store: MakeStore) -> None:
         store = make_store()
         pubsub = store.pubsub()
         if pubsub is not None:
@@ -98,6 +96,6 @@ class StoreContract(
             assert store.workers is not None
 
     @pytest.fixture
-    def store(self, make_store: Callable[..., Any]) -> Any:
+    def store(self, make_store: MakeStore) -> Any:
         """An empty store."""
         return make_store()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,7 @@ from a2a_sync.stores.base import (
 from a2a_sync.testing.storecontract.making import (
     FOREIGN,
     MINE,
+    MakeStore,
     begin,
     concurrently,
     done,
@@ -147,7 +147,7 @@ class Contexts:
         assert store.sweep(expire_all(waiting=True)).removed == 1
         assert store.contexts.state(MINE, "c") == NOTHING
 
-    def test_a_state_is_removed_when_its_task_is_evicted(self, make_store: Callable[..., Any]) -> None:
+    def test_a_state_is_removed_when_its_task_is_evicted(self, make_store: MakeStore) -> None:
         store = make_store(max_tasks=2)
         keep(store, context_id="old")
         for context_id in ("new", "newer"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +10,18 @@ import pytest
 
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.stores.base import COMPACT_FROM, Owner, OwnerFull, RunRevoked, StoreQuota, TaskFull, TaskQuery
-from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, ids, resume, status, waiting
+from a2a_sync.testing.storecontract.making import (
+    MINE,
+    NOON,
+    MakeStore,
+    begin,
+    chunk,
+    done,
+    ids,
+    resume,
+    status,
+    waiting,
+)
 from a2a_sync.types import TaskState
 
 
@@ -44,7 +54,7 @@ class Eviction:
                 assert {part.text for part in artifact.parts} == {text}
             store.delete(MINE, task_id)
 
-    def test_above_the_bound_the_tasks_that_ended_first_are_evicted_first(self, make_store: Callable[..., Any]) -> None:
+    def test_above_the_bound_the_tasks_that_ended_first_are_evicted_first(self, make_store: MakeStore) -> None:
         store = make_store(max_tasks=5)
         open_ = begin(store, at=NOON)
         interrupted = waiting(store)
@@ -55,14 +65,12 @@ class Eviction:
         with pytest.raises(TaskNotFoundError):
             store.log(MINE, ended[0])
 
-    def test_where_no_task_has_ended_those_that_waited_longest_are_evicted(
-        self, make_store: Callable[..., Any]
-    ) -> None:
+    def test_where_no_task_has_ended_those_that_waited_longest_are_evicted(self, make_store: MakeStore) -> None:
         store = make_store(max_tasks=3)
         interrupted = [waiting(store, at=NOON + timedelta(seconds=n)) for n in range(6)]
         assert ids(store, TaskQuery()) == interrupted[:2:-1]
 
-    def test_a_task_with_a_run_is_never_evicted(self, make_store: Callable[..., Any]) -> None:
+    def test_a_task_with_a_run_is_never_evicted(self, make_store: MakeStore) -> None:
         store = make_store(max_tasks=2)
         runs = [begin(store) for _ in range(6)]
         for run in runs:
@@ -75,16 +83,14 @@ class Eviction:
             done(store, at=NOON + timedelta(minutes=1))
         assert store.list(MINE, TaskQuery()).total == 2
 
-    def test_the_bound_counts_the_tasks_of_all_owners(self, make_store: Callable[..., Any]) -> None:
+    def test_the_bound_counts_the_tasks_of_all_owners(self, make_store: MakeStore) -> None:
         store = make_store(max_tasks=4)
         owners = [Owner("", str(n)) for n in range(10)]
         for n, owner in enumerate(owners):
             done(store, owner=owner, at=NOON + timedelta(seconds=n))
         assert [store.list(owner, TaskQuery()).total for owner in owners] == [0] * 6 + [1] * 4
 
-    def test_at_the_bound_the_oldest_task_of_the_owner_with_most_tasks_is_evicted(
-        self, make_store: Callable[..., Any]
-    ) -> None:
+    def test_at_the_bound_the_oldest_task_of_the_owner_with_most_tasks_is_evicted(self, make_store: MakeStore) -> None:
         store = make_store(max_tasks=20)
         other = Owner("", "other")
         ended = done(store, owner=other, at=NOON)
@@ -97,9 +103,7 @@ class Eviction:
         for owner, task_id in made[-18:]:
             assert store.head(owner, task_id)
 
-    def test_an_owner_whose_tasks_were_deleted_is_not_the_largest_any_more(
-        self, make_store: Callable[..., Any]
-    ) -> None:
+    def test_an_owner_whose_tasks_were_deleted_is_not_the_largest_any_more(self, make_store: MakeStore) -> None:
         store = make_store(max_tasks=14)
         shrunk, larger, largest = (Owner("", name) for name in ("shrunk", "larger", "largest"))
         for task_id in [done(store, owner=shrunk) for _ in range(9)][1:]:
@@ -110,9 +114,7 @@ class Eviction:
         done(store, owner=Owner("", "new"))
         assert [store.list(owner, TaskQuery()).total for owner in (shrunk, larger, largest)] == [1, 6, 6]
 
-    def test_of_owners_with_equally_many_tasks_the_first_one_is_evicted_from(
-        self, make_store: Callable[..., Any]
-    ) -> None:
+    def test_of_owners_with_equally_many_tasks_the_first_one_is_evicted_from(self, make_store: MakeStore) -> None:
         store = make_store(max_tasks=3)
         for name in ("c", "a", "b"):
             done(store, owner=Owner("", name))
@@ -120,7 +122,7 @@ class Eviction:
         done(store, owner=Owner("", "d"))
         assert [store.list(Owner("", name), TaskQuery()).total for name in "abcd"] == [1, 1, 0, 1]
 
-    def test_an_owner_whose_tasks_all_run_is_skipped_by_eviction(self, make_store: Callable[..., Any]) -> None:
+    def test_an_owner_whose_tasks_all_run_is_skipped_by_eviction(self, make_store: MakeStore) -> None:
         store = make_store(max_tasks=6)
         runs = [begin(store, owner=Owner("", "busy")) for _ in range(4)]
         for _ in range(2):

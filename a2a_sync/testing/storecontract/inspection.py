@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import Owner, SummaryQuery, TaskStore, TaskVersion, time_ms
-from a2a_sync.testing.storecontract.making import FOREIGN, MINE, begin, chunk, done, message, next_ms, status, waiting
+from a2a_sync.testing.storecontract.making import (
+    FOREIGN,
+    MINE,
+    MakeStore,
+    begin,
+    chunk,
+    done,
+    message,
+    next_ms,
+    status,
+    waiting,
+)
 from a2a_sync.testing.storecontract.webhooks import claimed, webhook
 from a2a_sync.types import TaskState
 
@@ -157,7 +167,7 @@ class Inspections:
 class Persistence:
     """Data over close and reopen, in stores that claim to be ``persistent``."""
 
-    def test_everything_stored_is_there_after_close_and_reopen(self, make_store: Callable[..., Any]) -> None:
+    def test_everything_stored_is_there_after_close_and_reopen(self, make_store: MakeStore) -> None:
         store = make_store()
         ended, asking, run = done(store), waiting(store), begin(store)
         store.append(run.token, [chunk(run.head.id, "one")])
@@ -173,7 +183,7 @@ class Persistence:
         if again.inspection is not None:
             assert sum(again.inspection.counts()[MINE].values()) == 3
 
-    def test_a_run_goes_on_after_close_and_reopen(self, make_store: Callable[..., Any]) -> None:
+    def test_a_run_goes_on_after_close_and_reopen(self, make_store: MakeStore) -> None:
         store = make_store()
         run = begin(store)
         store.close()
@@ -183,7 +193,7 @@ class Persistence:
         assert [entry.number for entry in page.entries] == [1, 2, 3, 4, 5]
         assert not again.head(MINE, run.head.id).running
 
-    def test_ids_and_positions_are_not_used_again(self, make_store: Callable[..., Any]) -> None:
+    def test_ids_and_positions_are_not_used_again(self, make_store: MakeStore) -> None:
         store = make_store()
         made = [done(store) for _ in range(3)]
         store.close()

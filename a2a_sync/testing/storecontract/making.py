@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from a2a_sync.lifecycle import LogEvent
 from a2a_sync.operations import RunRequest, SendKey
@@ -23,6 +23,8 @@ from a2a_sync.types import (
     new_id,
 )
 
+#: Makes a store, with its arguments; the same data each time.
+MakeStore: TypeAlias = Callable[..., Any]
 MINE = Owner("acme", "ada")
 FOREIGN = (Owner("acme", "bob"), Owner("other", "ada"), Owner())
 NOON = datetime(2026, 5, 1, 12, 0, 0, 250_000, tzinfo=UTC)

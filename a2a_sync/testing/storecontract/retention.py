@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ from a2a_sync.operations import RunRequest, SendKey
 from a2a_sync.stores.base import COMPACT_FROM, Expiry, RunRevoked, SentRun, SweepResult, TaskQuery, TaskStore
 from a2a_sync.testing.storecontract.making import (
     MINE,
+    MakeStore,
     begin,
     chunk,
     concurrently,
@@ -130,7 +130,7 @@ class Retention:
         assert store.load(MINE, "t").task.artifacts == ()
         assert [entry.number for entry in store.log(MINE, "t").entries] == [1, 2]
 
-    def test_an_evicted_task_is_reported_if_it_waited_for_its_client(self, make_store: Callable[..., Any]) -> None:
+    def test_an_evicted_task_is_reported_if_it_waited_for_its_client(self, make_store: MakeStore) -> None:
         store = make_store(max_tasks=2)
         done(store)
         asking = waiting(store)

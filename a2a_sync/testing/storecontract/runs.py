@@ -27,6 +27,7 @@ from a2a_sync.testing.storecontract.making import (
     FOREIGN,
     MINE,
     NOON,
+    MakeStore,
     begin,
     chunk,
     concurrently,
@@ -262,7 +263,7 @@ class Runs:
         run = send(store, "k")
         assert store.request(MINE, run.head.id).request.key is None
 
-    def test_a_key_is_removed_with_its_task(self, make_store: Callable[..., Any]) -> None:
+    def test_a_key_is_removed_with_its_task(self, make_store: MakeStore) -> None:
         store = make_store(max_tasks=2)
         run = send(store, "k")
         store.append(run.token, [status(run.head.id, TaskState.INPUT_REQUIRED)])

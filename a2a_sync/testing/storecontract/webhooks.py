@@ -15,6 +15,7 @@ from a2a_sync.stores.base import SNAPSHOT, Owner, TaskBusy, TooManyWebhooks
 from a2a_sync.testing.storecontract.making import (
     FOREIGN,
     MINE,
+    MakeStore,
     begin,
     chunk,
     concurrently,
@@ -230,7 +231,7 @@ class Webhooks:
             assert ids_of(store, "t") == []
             store.delete(MINE, "t")
 
-    def test_webhooks_are_removed_with_an_evicted_task(self, make_store: Callable[..., Any]) -> None:
+    def test_webhooks_are_removed_with_an_evicted_task(self, make_store: MakeStore) -> None:
         store = make_store(max_tasks=1)
         done(store, task_id="t")
         put(store, "t", "w")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from a2a_sync.stores.base import LostWorker
-from a2a_sync.testing.storecontract.making import begin
+from a2a_sync.testing.storecontract.making import MakeStore, begin
 
 #: Seconds: a lease that no test outlives, and a time at which shorter ones are over.
 _LONG, _LATER = 1e9, 1e6
 
 
-def _joined(make_store: Callable[..., Any]) -> tuple[Any, Any, Any, float]:
+def _joined(make_store: MakeStore) -> tuple[Any, Any, Any, float]:
     """The parts of three stores, of which the first has a lease of a minute, and the time of the clock."""
     one, two, three = (make_store().workers for _ in range(3))
     one.beat(60)
