@@ -119,6 +119,8 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
         self.paused: _Paused | None = None
         #: Whether `_evict` has closed it while it waited for its next request.
         self.evicted = False
+        #: The client that a load balancer has named by the PROXY protocol, as gunicorn's parser returns it.
+        self.named_client: dict[str, Any] | None = None
         #: Bytes of its current request that are included in the total of the worker.
         self.received_bytes = 0
 
@@ -357,6 +359,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
 
     def handle_request(self, req: Any, conn: Any) -> bool:
         """As in gunicorn; the response of a buffered connection may be paused, and is continued by the next call."""
+        # A load balancer names its client before the first request only, and gunicorn's threaded worker does not keep it.
+        req.proxy_protocol_info = conn.named_client = req.proxy_protocol_info or conn.named_client
         if not conn.buffered:
             return bool(super().handle_request(req, conn))
         exchange = self._exchange(req, conn) if conn.paused is None else conn.paused.exchange

@@ -42,4 +42,5 @@ alone = bridge()
 #: For a stopping server: tasks are stored, and runs have a short grace time.
 stopping = ASGIApp(make_app(store=os.environ.get("STORE")), grace=0.2)
 #: Callers are named by a proxy at 127.0.0.1.
-proxied = ASGIApp(make_app(auth=MTLSAuth(header="X-Client-Subject", proxies=["127.0.0.1"])))
+proxied_app = make_app(auth=MTLSAuth(header="X-Client-Subject", proxies=["127.0.0.1"]))
+proxied = ASGIApp(proxied_app)
