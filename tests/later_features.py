@@ -185,7 +185,7 @@ FEATURES = (
             "cli.mcp": "*",
             "cli.new": "*",
             "cli.options": (
-                "AgentCommand Connection Settings _agent_urls _calls _connection _no_color _setting calls_agent calls_agents "
+                "AgentCommand Connection Settings _agent_urls _calls _connection _no_color _setting agent_command "
                 "global_options settings_of show_debug"
             ),
             "cli.profiles": "*",

@@ -50,8 +50,7 @@ class _CopiesAsPlain:
     def copy(self) -> Any:
         return _plain(self)
 
-    def __copy__(self) -> Any:
-        return _plain(self)
+    __copy__ = copy
 
     def __deepcopy__(self, memo: object) -> Any:
         return _plain(self)

@@ -5,6 +5,7 @@ The descriptors are those of the official protos, so no message is defined here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -297,14 +298,16 @@ def decode_request(operation: str, message: Any, version: str) -> Any:
 def encode_result(operation: str, value: Any, version: str) -> bytes:
     """The result of an operation, or an event of its stream, from the JSON of its codec. Raises as `encode`."""
     is_old_card = version == "0.3" and operation == "GetExtendedAgentCard"
-    return encode(_to_security_messages(value) if is_old_card else value, methods(version)[operation].response)
+    return encode(
+        _with_requirements(value, _to_message) if is_old_card else value, methods(version)[operation].response
+    )
 
 
 def decode_result(operation: str, message: Any, version: str) -> Any:
     """The JSON of the result of an operation, or of an event of its stream. Raises as `to_json`."""
     value = to_json(message)
     is_old_card = version == "0.3" and operation == "GetExtendedAgentCard"
-    return _from_security_messages(value) if is_old_card else value
+    return _with_requirements(value, _from_message) if is_old_card else value
 
 
 # -- names of 0.3 -------------------------------------------------------------------------------------------------------
@@ -338,26 +341,23 @@ def _from_names(operation: str, value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "taskId": task_id, **({"id": own_id} if own_id else {})}
 
 
-def _to_security_messages(card: Any) -> Any:
-    """The JSON of a card of 0.3, whose requirements are messages in the proto: of the card and of its skills."""
+def _with_requirements(card: Any, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """The JSON of a card of 0.3, in which `convert` has replaced the requirements: of the card and of its skills."""
     if not isinstance(card, dict):
         return card
     if isinstance(card.get("security"), list):
-        lists = [{name: {"list": scopes} for name, scopes in one.items()} for one in card["security"]]
-        card = {**card, "security": [{"schemes": one} for one in lists]}
+        card = {**card, "security": [convert(requirement) for requirement in card["security"]]}
     if isinstance(card.get("skills"), list):
-        card = {**card, "skills": [_to_security_messages(skill) for skill in card["skills"]]}
+        card = {**card, "skills": [_with_requirements(skill, convert) for skill in card["skills"]]}
     return card
 
 
-def _from_security_messages(card: Any) -> Any:
-    """Undo `_to_security_messages`."""
-    if isinstance(card.get("security"), list):
-        schemes = [one.get("schemes", {}) for one in card["security"]]
-        card = {**card, "security": [{name: one.get("list", []) for name, one in each.items()} for each in schemes]}
-    if isinstance(card.get("skills"), list):
-        card = {**card, "skills": [_from_security_messages(skill) for skill in card["skills"]]}
-    return card
+def _to_message(requirement: dict[str, Any]) -> dict[str, Any]:
+    return {"schemes": {name: {"list": scopes} for name, scopes in requirement.items()}}
+
+
+def _from_message(requirement: dict[str, Any]) -> dict[str, Any]:
+    return {name: one.get("list", []) for name, one in requirement.get("schemes", {}).items()}
 
 
 # -- numbers of events --------------------------------------------------------------------------------------------------

@@ -5,12 +5,11 @@ from __future__ import annotations
 import click
 
 from a2a_sync.cli.agentlist import listing_lines
-from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, json_option
+from a2a_sync.cli.options import Connection, agent_command, json_option
 from a2a_sync.cli.text import clean_json
 
 
-@click.command(cls=AgentCommand, epilog="Example: a2a-sync agents http://127.0.0.1:8000")
-@calls_agent
+@agent_command("agents http://127.0.0.1:8000")
 @json_option
 def agents(connection: Connection, as_json: bool) -> None:
     """List the agents of the host or registry at URL.

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import click
 
 from a2a_sync import AgentCard
-from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, json_option
+from a2a_sync.cli.options import Connection, agent_command, json_option
 from a2a_sync.cli.text import clean_line, print_json, rich_console
 
 
-@click.command(cls=AgentCommand, epilog="Example: a2a-sync card http://127.0.0.1:8000")
-@calls_agent
+@agent_command("card http://127.0.0.1:8000")
 @click.option("--extended", is_flag=True, help="The extended card for authenticated callers.")
 @json_option
 def card(connection: Connection, extended: bool, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from a2a_sync import AgentError, Client, FilePart, Message, Part, Role, Task, Te
 from a2a_sync.agent.dialogue import MARK
 from a2a_sync.cli import debug
 from a2a_sync.cli.activity import Activity
-from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, out_option
+from a2a_sync.cli.options import Connection, agent_command, out_option
 from a2a_sync.cli.profiles import default_path
 from a2a_sync.cli.send import Exchange, exit_code, save_artifacts
 from a2a_sync.cli.show import Transcript
@@ -33,8 +33,7 @@ _COMMANDS = {
 _PATIENCE = 10.0
 
 
-@click.command(cls=AgentCommand, epilog="Example: a2a-sync chat http://127.0.0.1:8000")
-@calls_agent
+@agent_command("chat http://127.0.0.1:8000")
 @click.option("--context", "context_id", default="", metavar="ID", help="Continue this conversation.")
 @click.option("--task", "task_id", default="", metavar="ID", help="Continue this task.")
 @out_option(help="Save every artifact here. Without it files are saved in a2a-TASK in the current folder.")

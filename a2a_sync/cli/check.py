@@ -21,7 +21,7 @@ from a2a_sync.cli.checks import (
     interfaces,
     run_check,
 )
-from a2a_sync.cli.options import AgentCommand, Connection, calls_agent
+from a2a_sync.cli.options import Connection, agent_command
 from a2a_sync.cli.text import clean_line, print_json, print_status
 from a2a_sync.client.cards import fetch_card
 from a2a_sync.client.deadlines import Deadline
@@ -35,8 +35,7 @@ _TIMEOUT = 60.0
 _COLORS = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.SKIPPED: None}
 
 
-@click.command(cls=AgentCommand, epilog="Example: a2a-sync check http://127.0.0.1:8000 --junit report.xml")
-@calls_agent
+@agent_command("check http://127.0.0.1:8000 --junit report.xml")
 @click.option("--text", default="Hello", show_default=True, help="The message that is sent, twice to each interface.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for each check.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a JUnit report.")

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from a2a_sync.cli import debug
-from a2a_sync.cli.options import AgentCommand, Connection, calls_agents
+from a2a_sync.cli.options import Connection, agent_command
 from a2a_sync.cli.serve import check_port
 from a2a_sync.cli.text import print_status, without_color
 from a2a_sync.urls import may_share_credentials, split_credentials
@@ -26,8 +26,7 @@ _THREADS = 128
 _OPTIONS = ("auth", "timeout", "verify", "headers", "cert")
 
 
-@click.command(cls=AgentCommand, epilog="Example: a2a-sync console http://127.0.0.1:8000")
-@calls_agents
+@agent_command("console http://127.0.0.1:8000", several=True)
 @click.option(
     "--port", default=8765, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 selects a free one."
 )

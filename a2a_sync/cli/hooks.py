@@ -5,15 +5,12 @@ from __future__ import annotations
 import click
 
 from a2a_sync import TaskPushNotificationConfig
-from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, json_option, task_argument
+from a2a_sync.cli.options import Connection, agent_command, json_option, task_argument
 from a2a_sync.cli.text import clean_line, print_json
 from a2a_sync.types import ListTaskPushNotificationConfigsResponse
 
 
-@click.command(
-    cls=AgentCommand, epilog="Example: a2a-sync hooks http://127.0.0.1:8000 TASK --add https://example.com/a2a"
-)
-@calls_agent
+@agent_command("hooks http://127.0.0.1:8000 TASK --add https://example.com/a2a")
 @task_argument
 @click.option("--add", metavar="WEBHOOK", help="Add a webhook with this URL.")
 @click.option("--id", "own_id", default="", metavar="ID", help="Id of the added webhook; an existing one is replaced.")

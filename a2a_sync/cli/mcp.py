@@ -6,11 +6,10 @@ from typing import Any
 
 import click
 
-from a2a_sync.cli.options import AgentCommand, Connection, calls_agent
+from a2a_sync.cli.options import Connection, agent_command
 
 
-@click.command(cls=AgentCommand, epilog="Example: a2a-sync mcp http://127.0.0.1:8000")
-@calls_agent
+@agent_command("mcp http://127.0.0.1:8000")
 def mcp(connection: Connection) -> None:
     """Serve the agent at URL to an MCP host, over stdio.
 

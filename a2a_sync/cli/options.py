@@ -156,17 +156,27 @@ class AgentCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-def calls_agent(function: Callable[..., None]) -> Callable[..., None]:
-    """Decorator of a command: adds the argument URL and the options of a connection, and passes a `Connection`."""
-    return _calls(function, click.argument("url", metavar="URL", callback=_agent_url))
+def agent_command(
+    example: str, *, name: str | None = None, several: bool = False
+) -> Callable[[Callable[..., None]], AgentCommand]:
+    """Make a function a command that calls an agent: with the argument URL and the options of a connection.
+
+    Parameters:
+        example: the example in its help, without the name of the program.
+        name: the name of the command; that of the function by default.
+        several: it takes several URLs, and is passed a list of connections with the same options in place of a `Connection`.
+    """
+    command = click.command(name, cls=AgentCommand, epilog=f"Example: a2a-sync {example}")
+    return lambda function: command(_calls(function, several))
 
 
-def calls_agents(function: Callable[..., None]) -> Callable[..., None]:
-    """As `calls_agent` for a command that takes several URLs; passes a list of connections with the same options."""
-    return _calls(function, click.argument("url", metavar="URL...", nargs=-1, required=True, callback=_agent_urls))
+def _calls(function: Callable[..., None], several: bool) -> Callable[..., None]:
+    argument = (
+        click.argument("url", metavar="URL...", nargs=-1, required=True, callback=_agent_urls)
+        if several
+        else click.argument("url", metavar="URL", callback=_agent_url)
+    )
 
-
-def _calls(function: Callable[..., None], argument: Callable[..., Any]) -> Callable[..., None]:
     @wraps(function)
     def command(
         url: str | tuple[str, ...],
@@ -263,37 +273,34 @@ def _setting(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 def global_options() -> list[click.Option]:
     """The options that stand before a command or after it, made for one command."""
+    option = partial(click.Option, expose_value=False)
     return [
-        click.Option(
+        option(
             ["--profile"],
             metavar="NAME",
             envvar="A2A_SYNC_PROFILE",
-            expose_value=False,
             callback=_setting,
             help="Profile in the configuration file.",
         ),
-        click.Option(
+        option(
             ["--config"],
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE",
             envvar="A2A_SYNC_CONFIG",
-            expose_value=False,
             callback=_setting,
             help="Configuration file; config.toml in the user's folder of a2a-sync by default.",
         ),
-        click.Option(
+        option(
             ["--debug"],
             is_flag=True,
             is_eager=True,
-            expose_value=False,
             callback=show_debug,
             help="Show calls, HTTP requests and tracebacks of errors, without credentials.",
         ),
-        click.Option(
+        option(
             ["--no-color"],
             is_flag=True,
             is_eager=True,
-            expose_value=False,
             callback=_no_color,
             help="Print without colours, as with the environment variable NO_COLOR.",
         ),

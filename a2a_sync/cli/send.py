@@ -25,7 +25,7 @@ from a2a_sync import (
 from a2a_sync.cli.activity import Activity
 from a2a_sync.cli.files import Folder
 from a2a_sync.cli.interrupts import on_interrupt
-from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, json_option, out_option
+from a2a_sync.cli.options import Connection, agent_command, json_option, out_option
 from a2a_sync.cli.show import Transcript
 from a2a_sync.cli.text import clean_json, clean_line, print_json, print_status
 from a2a_sync.codec import by_version
@@ -36,10 +36,7 @@ from a2a_sync.types import StreamResponse
 CANCEL_TIMEOUT = 10.0
 
 
-@click.command(
-    cls=AgentCommand, epilog="Example: a2a-sync send http://127.0.0.1:8000 'Summarise this' --file report.pdf"
-)
-@calls_agent
+@agent_command("send http://127.0.0.1:8000 'Summarise this' --file report.pdf")
 @click.argument("text", required=False, default="")
 @click.option(
     "--stream/--no-stream",

@@ -12,7 +12,7 @@ from a2a_sync import Client, Message, Task, TaskState
 from a2a_sync.cli.activity import Activity
 from a2a_sync.cli.files import Folder
 from a2a_sync.cli.interrupts import on_interrupt
-from a2a_sync.cli.options import AgentCommand, Connection, calls_agent, json_option, out_option, task_argument
+from a2a_sync.cli.options import Connection, agent_command, json_option, out_option, task_argument
 from a2a_sync.cli.send import exit_code, print_event, save_artifacts
 from a2a_sync.cli.show import Transcript
 from a2a_sync.cli.text import clean_line, print_json, print_status
@@ -22,8 +22,7 @@ from a2a_sync.types import StreamResponse
 _STATES = [str(state) for state in TaskState if state is not TaskState.UNSPECIFIED]
 
 
-@click.command(cls=AgentCommand, epilog="Example: a2a-sync get http://127.0.0.1:8000 TASK --out answers")
-@calls_agent
+@agent_command("get http://127.0.0.1:8000 TASK --out answers")
 @task_argument
 @json_option
 @out_option(help="Save artifacts here.")
@@ -41,8 +40,7 @@ def get(connection: Connection, task_id: str, as_json: bool, out: Path | None) -
             print_status(f"saved {path}")
 
 
-@click.command("list", cls=AgentCommand, epilog="Example: a2a-sync list http://127.0.0.1:8000 --state working")
-@calls_agent
+@agent_command("list http://127.0.0.1:8000 --state working", name="list")
 @click.option("--context", "context_id", default="", metavar="ID", help="Only tasks of this conversation.")
 @click.option("--state", type=click.Choice(_STATES), help="Only tasks in this state.")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 100), help="Maximum number of tasks.")
@@ -65,8 +63,7 @@ def _line(task: Task) -> str:
     return f"{clean_line(task.id, 80)}  {task.state:<14}  {time}"
 
 
-@click.command(cls=AgentCommand, epilog="Example: a2a-sync cancel http://127.0.0.1:8000 TASK")
-@calls_agent
+@agent_command("cancel http://127.0.0.1:8000 TASK")
 @task_argument
 @json_option
 def cancel(connection: Connection, task_id: str, as_json: bool) -> None:
@@ -79,8 +76,7 @@ def cancel(connection: Connection, task_id: str, as_json: bool) -> None:
         click.echo(f"{clean_line(task.id, 80)}  {task.state}")
 
 
-@click.command(cls=AgentCommand, epilog="Example: a2a-sync watch http://127.0.0.1:8000 TASK")
-@calls_agent
+@agent_command("watch http://127.0.0.1:8000 TASK")
 @task_argument
 @json_option
 @out_option(help="Save every artifact here. Without it files are saved in a2a-TASK in the current folder.")

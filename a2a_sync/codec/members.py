@@ -164,3 +164,5 @@ AGENT_EXTENSION = Record(
 AGENT_CARD_SIGNATURE = Record(
     c.AgentCardSignature, required("protected", TEXT), required("signature", TEXT), Member("header", STRUCT)
 )
+#: The types of a card that all versions write alike.
+CARD_RECORDS = (AGENT_PROVIDER, AGENT_EXTENSION, AGENT_CARD_SIGNATURE)

@@ -103,8 +103,7 @@ class FakeClock:
 
     def time_ns(self) -> int:
         """See `a2a_sync.concurrency.clock`."""
-        passed = self._now - datetime(1970, 1, 1, tzinfo=UTC)
-        return (passed.days * 86_400 + passed.seconds) * 1_000_000_000 + passed.microseconds * 1000
+        return (self._now - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
 
     def monotonic(self) -> float:
         """See `a2a_sync.concurrency.clock`.

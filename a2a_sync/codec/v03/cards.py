@@ -165,14 +165,7 @@ def agent_card(scheme: Kind) -> Record:
 
 
 AGENT_CARD = agent_card(SECURITY_SCHEME)
-_RECORDS = (
-    m.AGENT_PROVIDER,
-    m.AGENT_EXTENSION,
-    AGENT_CAPABILITIES,
-    m.AGENT_CARD_SIGNATURE,
-    AGENT_SKILL,
-    AGENT_CARD,
-)
+_RECORDS = (*m.CARD_RECORDS, AGENT_CAPABILITIES, AGENT_SKILL, AGENT_CARD)
 KINDS: Mapping[Any, Kind] = {
     **{record.cls: record for record in _RECORDS},
     **dict.fromkeys((c.SecurityScheme, *SECURITY_SCHEME.classes), SECURITY_SCHEME),

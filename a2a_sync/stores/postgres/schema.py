@@ -38,6 +38,28 @@ MIGRATION_LOCK = 0x61326101
 #: The key of the advisory lock that a sweep holds while it removes tasks.
 SWEEP_LOCK = 0x61326102
 
+
+def _counters(*columns: str) -> tuple[str, ...]:
+    """The functions of the triggers, which call ``count`` with these columns."""
+    new, old = (", ".join(f"{row}.{column}" for column in columns) for row in ("NEW", "OLD"))
+    return tuple(
+        f"""
+        CREATE OR REPLACE FUNCTION {{p}}count_{name}() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF TG_OP = 'INSERT' THEN
+                PERFORM {{p}}count({new}, {tasks}, {size.format("NEW")});
+            ELSIF TG_OP = 'DELETE' THEN
+                PERFORM {{p}}count({old}, -{tasks}, -{size.format("OLD")});
+            ELSE
+                PERFORM {{p}}count({new}, 0, {size.format("NEW")} - {size.format("OLD")});
+            END IF;
+            RETURN NULL;
+        END $$
+        """
+        for name, tasks, size in (("task", 1, "{}.counted"), ("state", 0, "length({}.body)"))
+    )
+
+
 _STEPS: dict[int, tuple[str, ...]] = {
     1: (
         """
@@ -164,32 +186,7 @@ _STEPS: dict[int, tuple[str, ...]] = {
             DO UPDATE SET tasks = account.tasks + excluded.tasks, bytes = account.bytes + excluded.bytes
         $$
         """,
-        """
-        CREATE FUNCTION {p}count_task() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN
-            IF TG_OP = 'INSERT' THEN
-                PERFORM {p}count(NEW.account, NEW.context, 1, NEW.counted);
-            ELSIF TG_OP = 'DELETE' THEN
-                PERFORM {p}count(OLD.account, OLD.context, -1, -OLD.counted);
-            ELSE
-                PERFORM {p}count(NEW.account, NEW.context, 0, NEW.counted - OLD.counted);
-            END IF;
-            RETURN NULL;
-        END $$
-        """,
-        """
-        CREATE FUNCTION {p}count_state() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN
-            IF TG_OP = 'INSERT' THEN
-                PERFORM {p}count(NEW.account, NEW.context, 0, length(NEW.body));
-            ELSIF TG_OP = 'DELETE' THEN
-                PERFORM {p}count(OLD.account, OLD.context, 0, -length(OLD.body));
-            ELSE
-                PERFORM {p}count(NEW.account, NEW.context, 0, length(NEW.body) - length(OLD.body));
-            END IF;
-            RETURN NULL;
-        END $$
-        """,
+        *_counters("account", "context"),
         "CREATE TRIGGER {p}task_added AFTER INSERT OR DELETE ON {p}tasks FOR EACH ROW EXECUTE FUNCTION {p}count_task()",
         "CREATE TRIGGER {p}task_counted AFTER UPDATE OF counted ON {p}tasks"
         " FOR EACH ROW WHEN (OLD.counted <> NEW.counted) EXECUTE FUNCTION {p}count_task()",
@@ -231,32 +228,7 @@ _STEPS: dict[int, tuple[str, ...]] = {
             DO UPDATE SET tasks = account.tasks + excluded.tasks, bytes = account.bytes + excluded.bytes
         $$
         """,
-        """
-        CREATE OR REPLACE FUNCTION {p}count_task() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN
-            IF TG_OP = 'INSERT' THEN
-                PERFORM {p}count(NEW.account, NEW.scope, NEW.context, 1, NEW.counted);
-            ELSIF TG_OP = 'DELETE' THEN
-                PERFORM {p}count(OLD.account, OLD.scope, OLD.context, -1, -OLD.counted);
-            ELSE
-                PERFORM {p}count(NEW.account, NEW.scope, NEW.context, 0, NEW.counted - OLD.counted);
-            END IF;
-            RETURN NULL;
-        END $$
-        """,
-        """
-        CREATE OR REPLACE FUNCTION {p}count_state() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN
-            IF TG_OP = 'INSERT' THEN
-                PERFORM {p}count(NEW.account, NEW.scope, NEW.context, 0, length(NEW.body));
-            ELSIF TG_OP = 'DELETE' THEN
-                PERFORM {p}count(OLD.account, OLD.scope, OLD.context, 0, -length(OLD.body));
-            ELSE
-                PERFORM {p}count(NEW.account, NEW.scope, NEW.context, 0, length(NEW.body) - length(OLD.body));
-            END IF;
-            RETURN NULL;
-        END $$
-        """,
+        *_counters("account", "scope", "context"),
     ),
 }
 
