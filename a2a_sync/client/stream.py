@@ -129,6 +129,9 @@ class TaskStream(Displayed, Closes):
         #: The text that the last event added to the artifacts. The event that completes an artifact may repeat all of its text;
         #: this is the part to print.
         self.new_text: str = ""
+        #: The bytes of all events so far, and the limit for the task that they add up to.
+        self.received: int = 0
+        self.max_task_bytes = max_task_bytes
         #: A `Task` has arrived, so the events add up to the whole task.
         self.complete: bool = False
         #: The last event is a snapshot in place of missed events: what was assembled from earlier events starts again with it.
@@ -145,7 +148,7 @@ class TaskStream(Displayed, Closes):
         self._folded_task: Task | None = None
         self._changed = False
         self._size = 0  # of the task, in bytes: at least its real size
-        self._max_task_bytes = self._next_measurement = max_task_bytes
+        self._next_measurement = max_task_bytes
         self._started = False
         self._idle = True  # no event since the stream was opened, or opened again
         self._just_reopened = False  # opened again, and its first event has not arrived
@@ -286,6 +289,7 @@ class TaskStream(Displayed, Closes):
         event = item.event
         self._started, self._idle = True, False
         self._snapshot = isinstance(event, Task)
+        self.received += item.size
         if item.number is not None:
             self.last_event_id = item.number
         self.context_id = event.context_id or self.context_id
@@ -380,10 +384,10 @@ class TaskStream(Displayed, Closes):
             return
         # More is received than kept: artifacts and statuses are replaced.
         self._size = len(jsontext.dumps(by_version("1.0").dump(self.task))) if self.task is not None else 0
-        self._next_measurement = max(self._max_task_bytes, self._size + self._max_task_bytes // 8)
-        if self._size > self._max_task_bytes:
+        self._next_measurement = max(self.max_task_bytes, self._size + self.max_task_bytes // 8)
+        if self._size > self.max_task_bytes:
             self.close()
-            text = f"the task is larger than {self._max_task_bytes} bytes (max_task_bytes)"
+            text = f"the task is larger than {self.max_task_bytes} bytes (max_task_bytes)"
             raise MalformedResponseError(text, phase="stream", agent=self._agent, task_id=self.task_id)
 
     def _cancel_alarm(self) -> None:

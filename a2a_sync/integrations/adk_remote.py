@@ -233,8 +233,11 @@ class _Answer:
             yield self._event(thoughts, event.metadata, partial=True)
 
     def _artifact(self, artifact: Artifact, *, append: bool, last: bool) -> Iterator[Event]:
-        known = self._pieces.get(artifact.artifact_id, []) if append else []
-        whole = self._pieces[artifact.artifact_id] = [*known, *artifact.parts]
+        # Extended in place: a copy for each of n pieces would take time in the square of n.
+        whole = self._pieces.setdefault(artifact.artifact_id, [])
+        if not append:
+            whole.clear()
+        whole += artifact.parts
         if not last:
             yield self._event(to_adk_parts(artifact.parts), artifact.metadata, partial=True)
             return

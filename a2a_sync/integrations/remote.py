@@ -25,6 +25,9 @@ from a2a_sync.types import Content, Message, StreamResponse, Task, TaskStatusUpd
 
 #: The longest time that a cancel of an abandoned task may take, in seconds.
 _CANCEL_SECONDS = 2.0
+#: The bytes of the events of a call, as a multiple of the largest task. Frameworks keep every event, also where the task stays small
+#: because the agent replaces an artifact again and again. The end of an answer may repeat all of it.
+_MAX_TASKS = 4
 
 
 class RemoteEvent(NamedTuple):
@@ -60,6 +63,7 @@ class RemoteCall:
         """Send the message; its events as they arrive.
 
         Raises:
+            MalformedResponseError: the events have more than four times the client's ``max_task_bytes``.
             AgentError, TransportError: as `Client.stream`.
         """
         async with aclosing(iterate_on_thread(self._read)) as events:
@@ -84,7 +88,10 @@ class RemoteCall:
     def _read(self) -> Iterator[RemoteEvent]:
         with self._client.stream(self._content, **self._options) as stream:
             self._stream = stream
+            most = _MAX_TASKS * stream.max_task_bytes
             for event in stream:
+                if stream.received > most:
+                    raise MalformedResponseError(f"the events have more than {most} bytes", phase="stream")
                 if self._abandoned and stream.task_id:
                     self._cancel(stream)
                     return
@@ -270,20 +277,14 @@ class AgentModel:
 
         Raises:
             TaskFailedError: the task failed, was rejected or canceled.
-            MalformedResponseError: the pieces have more characters than the client's ``max_task_bytes``.
             AgentError, TransportError: as `Client.stream`.
         """
         call = RemoteCall(self._client, text, **(self._ids(mark) or {}), **self._options)
-        sent, most = "", self._client._shared.max_task_bytes
-        async with aclosing(call.events()) as events:
-            async for _, piece in events:
+        sent = ""
+        async for _, piece in call.events():
+            if piece:
                 sent += piece
-                # The task may stay small: an agent can replace an artifact without end.
-                if len(sent) > most:
-                    reason = f"the answer is longer than {most} characters (max_task_bytes)"
-                    raise MalformedResponseError(reason, phase="stream")
-                if piece:
-                    yield piece
+                yield piece
         result = call.result
         assert result is not None
         task_id = result.id if isinstance(result, Task) and result.state.interrupted else ""

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections import deque
+from collections.abc import AsyncIterator, Callable
 from contextlib import nullcontext, suppress
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from a2a_sync import Client
 from a2a_sync.client import waiting
 from a2a_sync.errors import MalformedResponseError, TaskNotFoundError, TransportError
-from a2a_sync.integrations.remote import AgentModel
+from a2a_sync.integrations.remote import AgentModel, RemoteCall
 from tests.client.peer import Asked, Line, chunk, peer, status, task
 from tests.hostile.test_large_answers import peak
 from tests.live import ROOT
@@ -125,18 +126,18 @@ def test_a_limit_below_one_is_refused(name: str) -> None:
         Client("http://agent.test", **{name: 0})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("call", ["stream", "snapshots", "model", "get_task"])
+@pytest.mark.parametrize("call", ["stream", "snapshots", "model", "call", "get_task"])
 def test_memory_of_a_client_of_an_endless_agent_is_limited(call: str) -> None:
     """In a separate process, whose memory is measured."""
 
     def endless(asked: Asked, line: Line) -> None:
         line.start_stream()
         line.event({"task": task()})
-        for number in range(1000 if call == "stream" else 100):
+        for number in range(1000 if call == "stream" else 200):
             # Each replaces those before it, so that the task stays small.
             if call == "snapshots":
                 line.event({"task": {**task(), "artifacts": [text(number)]}})
-            elif call == "model":
+            elif call in ("model", "call"):
                 line.event(chunk(chr(65 + number % 26) * MIB, append=False))
             else:
                 line.event({"artifactUpdate": {"taskId": "t-1", "contextId": "c-1", "artifact": text(number)}})
@@ -165,15 +166,19 @@ def main(url: str, call: str) -> None:
     with Client.for_endpoint(url + "/rpc", streaming=True, retry=None, timeout=50, **limits) as client:
         with suppress(MalformedResponseError, TaskNotFoundError):
             client.get_task("small")
-        calls = {"get_task": lambda: client.get_task("t-1"), "model": lambda: asyncio.run(ask_model(client))}
+        calls: dict[str, Callable[[], object]] = {
+            "get_task": lambda: client.get_task("t-1"),
+            "model": lambda: asyncio.run(read_all(AgentModel(client).send("hi"))),
+            "call": lambda: asyncio.run(read_all(RemoteCall(client, "hi").events())),
+        }
         before = peak()
         with nullcontext() if call == "snapshots" else pytest.raises(MalformedResponseError):
             calls.get(call, lambda: deque(client.stream("hi"), maxlen=0))()
         print(peak() - before)
 
 
-async def ask_model(client: Client) -> None:
-    async for _ in AgentModel(client).send("hi"):
+async def read_all(items: AsyncIterator[object]) -> None:
+    async for _ in items:
         pass
 
 
