@@ -335,13 +335,6 @@ def _data(parts: Iterable[Part]) -> JSON:
     return next((part.data for part in parts if isinstance(part, DataPart)), None)
 
 
-def _first_data(parts: Iterable[Part], cls: type[_T]) -> _T:
-    for part in parts:
-        if isinstance(part, DataPart):
-            return part.data_as(cls)
-    raise DataPartError(f"{cls.__name__}: there is no data part")
-
-
 def joined_text(parts: Iterable[Part]) -> Iterator[Part]:
     """`parts` with neighbouring plain texts as one: the chunks of a stream are parts."""
     pieces: list[str] = []
@@ -427,8 +420,32 @@ class Reply(Displayed, JSONObject):
         raise NoTaskError("the agent answered with a message, which has no task; check for `Message` first")
 
 
+class _WithParts:
+    """What messages and artifacts have in common."""
+
+    __slots__ = ()
+    parts: tuple[Part, ...]
+
+    @property
+    def files(self) -> tuple[FilePart, ...]:
+        """The file parts."""
+        return tuple(part for part in self.parts if isinstance(part, FilePart))
+
+    @property
+    def data(self) -> JSON:
+        """The value of the first data part; None without one."""
+        return _data(self.parts)
+
+    def data_as(self, cls: type[_T]) -> _T:
+        """The first data part as your dataclass `cls`; raises `DataPartError`."""
+        for part in self.parts:
+            if isinstance(part, DataPart):
+                return part.data_as(cls)
+        raise DataPartError(f"{cls.__name__}: there is no data part")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message(Reply):
+class Message(_WithParts, Reply):
     """One turn of a conversation."""
 
     role: Role
@@ -452,27 +469,13 @@ class Message(Reply):
         """The text parts, joined by line breaks."""
         return _text(self.parts, "\n")
 
-    @property
-    def files(self) -> tuple[FilePart, ...]:
-        """The file parts."""
-        return tuple(part for part in self.parts if isinstance(part, FilePart))
-
-    @property
-    def data(self) -> JSON:
-        """The value of the first data part; None without one."""
-        return _data(self.parts)
-
-    def data_as(self, cls: type[_T]) -> _T:
-        """The first data part as your dataclass `cls`; raises `DataPartError`."""
-        return _first_data(self.parts, cls)
-
 
 #: What a message or an artifact can be made of: text, a part, several of them, or a message.
 Content: TypeAlias = str | Part | Iterable[str | Part] | Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact(Displayed, JSONObject):
+class Artifact(_WithParts, Displayed, JSONObject):
     """A result of a task."""
 
     parts: tuple[Part, ...]
@@ -495,11 +498,6 @@ class Artifact(Displayed, JSONObject):
         """The text parts, joined without a separator: the chunks of a stream are parts."""
         return _text(self.parts, "")
 
-    @property
-    def files(self) -> tuple[FilePart, ...]:
-        """The file parts."""
-        return tuple(part for part in self.parts if isinstance(part, FilePart))
-
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write the files, texts and data of the artifact into `folder`, which is created; returns the paths.
 
@@ -507,15 +505,6 @@ class Artifact(Displayed, JSONObject):
             OSError: a file cannot be written.
         """
         return _save(self.parts, self.name or "artifact", folder)
-
-    @property
-    def data(self) -> JSON:
-        """The value of the first data part; None without one."""
-        return _data(self.parts)
-
-    def data_as(self, cls: type[_T]) -> _T:
-        """The first data part as your dataclass `cls`; raises `DataPartError`."""
-        return _first_data(self.parts, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

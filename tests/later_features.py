@@ -70,7 +70,6 @@ FEATURES = (
             "wsgi.process": "Console",
             "server.service": "AgentService.owner AgentService.secured _owner_of_call",
             "engine.runs": "ActiveRun RunManager.active",
-            "engine.run": "Run.state",
             "client.request": "Frame masked_headers _SHOWN_HEADERS",
             "client.endpoint": "WireEndpoint._trace_events",
         },
@@ -160,7 +159,7 @@ FEATURES = (
                 " HttpTransport.renew_credentials"
             ),
             "engine.hub": "PolledStream.notify SingleItemStream.notify TaskEventStream.notify",
-            "multiagent.host": "AgentHost.root AgentHost.on_add",
+            "multiagent.host": "AgentHost.on_add",
             "server.cards": "AppCard.add_interfaces",
             "operations": "interceptor GeneratorInterceptor _Deferred _resume",
             "server.omission": "_OmittingStream.notify",
@@ -209,8 +208,8 @@ FEATURES = (
             "client.stream": "TaskStream._ipython_display_ TaskStream._summary",
             "card": "AgentCard.__repr__ AgentCard._summary",
             "types": (
-                "Artifact.__repr__ Artifact._summary Artifact.data Artifact.save FilePart.save JSONObject.__dir__"
-                " JSONObject.to_json Message.__repr__ Message._summary Message.data Task.__repr__ Task._parts Task._summary"
+                "Artifact.__repr__ Artifact._summary Artifact.save FilePart.save JSONObject.__dir__"
+                " JSONObject.to_json Message.__repr__ Message._summary _WithParts.data Task.__repr__ Task._parts Task._summary"
                 " Task.data Task.files Task.save _data _save joined_text"
             ),
         },

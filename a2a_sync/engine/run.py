@@ -117,16 +117,12 @@ class Run:
         self._flush_error: BaseException | None = None
         #: The run has ended, or was ended: it writes nothing more. Its code may not have returned yet.
         self.over: bool = False
-        self._state = TaskState.UNSPECIFIED
+        #: The state of the task, as far as this run has changed it.
+        self.state: TaskState = TaskState.UNSPECIFIED
         self._stamp = Stamp(self.request, None if self.after is None else self._earlier_artifacts)
         #: Of a direct run: wakes when it has answered, has a task, or has ended.
         self.decided: Signal | None = None
         self._parent = current_run.get()
-
-    @property
-    def state(self) -> TaskState:
-        """The state of the task, as far as this run has changed it."""
-        return self._state
 
     # -- beginning --
 
@@ -173,7 +169,7 @@ class Run:
                     # A store that fails after its commit has a run that is not executed.
                     self.unstored = "internal error: the start of the run was lost"
                     raise
-                self._state = self.started.head.status.state
+                self.state = self.started.head.status.state
                 self._publish(self.started.entries, before=self.started.before)
                 for evicted in self.started.evicted:
                     self.hub.removed(evicted)
@@ -185,7 +181,7 @@ class Run:
         """Begin as a run that another worker began and lost; `started` holds the token that replaces its token."""
         with self._lock:
             self.started = started
-            self._state = started.head.status.state
+            self.state = started.head.status.state
         self._publish(started.entries, before=started.before)
 
     def begin_direct(self) -> None:
@@ -230,11 +226,11 @@ class Run:
                     self._raise_flush_error()
                 self.begin(ready=True)
                 stamped = self._stamp(events)
-                state = check(self._state, stamped)
+                state = check(self.state, stamped)
                 self._append(stamped, end=end_run(stamped))
                 self._stamp.commit()
                 self.emitted = True
-                self._state = state
+                self.state = state
         except RunRevoked:
             self.token_lost()
             raise TaskCancelled(self.request.task_id) from None
@@ -248,7 +244,7 @@ class Run:
             self._refuse_if_over(chunk)
             self._raise_flush_error()
             stamped = self._stamp(chunk)
-            check(self._state, stamped)
+            check(self.state, stamped)
             self._stamp.commit()
             self._queued += stamped
             self.emitted = True
@@ -348,7 +344,7 @@ class Run:
         self.began = self.last_event = clock.monotonic()
         if self.cancel_event.is_set():
             raise TaskCancelled(self.request.task_id)
-        if self._state is TaskState.SUBMITTED:
+        if self.state is TaskState.SUBMITTED:
             self.emit(status_event(self.request, TaskState.WORKING))
             self.emitted = False
         context, on_hub = RequestContext(self), gevent_hub_caller()
@@ -395,7 +391,7 @@ class Run:
         """The executor returned: end the run if it has not ended itself."""
         if self.over:
             return
-        if self._state is not TaskState.AUTH_REQUIRED:
+        if self.state is not TaskState.AUTH_REQUIRED:
             self.emit(status_event(self.request, TaskState.COMPLETED))
             return
         try:
@@ -472,7 +468,7 @@ class Run:
         except (RunRevoked, TaskEnded, TaskNotFoundError):
             entries = ()
         self.over = True
-        self._publish(entries, before=self._state, ended=True)
+        self._publish(entries, before=self.state, ended=True)
 
     def _is_stored(self) -> bool:
         """The store has the start of this run, though it raised an error."""
@@ -491,7 +487,7 @@ class Run:
     def token_lost(self) -> None:
         """Stop, because the token was revoked: the task was ended elsewhere, maybe in another process."""
         self.over = True
-        self._publish((), before=self._state, ended=True)
+        self._publish((), before=self.state, ended=True)
         self.stop()
 
     def is_nested_in(self, task_id: str) -> bool:
@@ -521,7 +517,7 @@ class Run:
         del self._queued[: len(queued)]
         self.last_event = clock.monotonic()
         self.over = self.over or end
-        self._publish(entries, before=self._state, ended=end)
+        self._publish(entries, before=self.state, ended=end)
 
     def _publish(self, entries: Sequence[Entry], *, before: TaskState, ended: bool = False) -> None:
         self.hub.publish(self.owner, self.request.task_id, entries, before=before, ended=ended)

@@ -37,15 +37,11 @@ class ConnectedReceiver(Receiver):
 
     _on_gap: Callable[[], None] | None = None
     _stop: threading.Event
-    _listening: bool
-
-    @property
-    def healthy(self) -> bool:
-        """See `PubSub.healthy`."""
-        return self._listening
+    #: See `PubSub.healthy`.
+    healthy: bool
 
     def _begin_listening(self) -> None:
-        self._listening = True
+        self.healthy = True
         if self._on_gap is not None:
             self._on_gap()
 
@@ -63,7 +59,7 @@ class ConnectedReceiver(Receiver):
                 reported = True
             except Exception:
                 logger.exception("no messages between processes%s; the store is polled", way)
-            if self._listening:
-                pause, reported, self._listening = FIRST_PAUSE, False, False
+            if self.healthy:
+                pause, reported, self.healthy = FIRST_PAUSE, False, False
             self._stop.wait(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, _LONGEST_PAUSE)

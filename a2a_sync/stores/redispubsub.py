@@ -90,7 +90,7 @@ class RedisPubSub(ConnectedReceiver):
         self._stop = threading.Event()
         self._listener: threading.Thread | None = None
         self._sender: threading.Thread | None = None
-        self._listening = False
+        self.healthy = False
 
     def __repr__(self) -> str:
         return "<RedisPubSub>"

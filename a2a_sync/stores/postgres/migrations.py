@@ -17,7 +17,7 @@ def prepare(connection: Connection, sql: Statements, *, create: bool) -> None:
     Raises:
         StoreError: there are none, they are too old, or a newer release has changed them beyond what this one can use.
     """
-    if _is_usable(connection, sql):
+    if stored_version(connection, sql) >= VERSION:
         return
     if not create:
         raise StoreError(
@@ -53,7 +53,3 @@ def stored_version(connection: Connection, sql: Statements) -> int:
             f" {meta['readable_from']} on can use, and this one has {VERSION}: upgrade a2a_sync"
         )
     return meta["schema"]
-
-
-def _is_usable(connection: Connection, sql: Statements) -> bool:
-    return stored_version(connection, sql) >= VERSION

@@ -57,7 +57,7 @@ class PostgresPubSub(ConnectedReceiver):
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._waker: _Waker | None = None
-        self._listening = False
+        self.healthy = False
         #: When the next message would be sent at even intervals.
         self._due = 0.0
 
