@@ -9,7 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from a2a_sync import urls
@@ -25,8 +27,11 @@ from a2a_sync.types import Content, Message, Role, Task, TaskState, TaskStatus, 
 
 logger: Final = get_logger(__name__)
 
-#: Seconds after which an unreadable card of a remote agent is requested again.
+#: Seconds after which an unreadable card of a remote agent is requested again: at first, and at most. The pause doubles each time.
 _CARD_RETRY_INTERVAL = 5.0
+_MAX_CARD_RETRY_INTERVAL = 300.0
+#: Cards that are read at once.
+_MAX_READERS = 64
 #: The default guard for the URLs in cards.
 _DEFAULT_GUARD = URLGuard()
 #: The text in the description of an agent that is preferred to others.
@@ -53,6 +58,7 @@ class RegisteredAgent:
     has_url: bool = True
     last_seen: float = field(default=0.0)
     _card_retry_at: float = field(default=0.0)
+    _card_pause: float = field(default=_CARD_RETRY_INTERVAL)
 
     @property
     def preferred(self) -> bool:
@@ -78,7 +84,8 @@ class AgentRegistry(Closes):
         choose: selects one of several agents; by default `first`.
         expiry: seconds without a heartbeat (see `touch`) after which a remote agent expires; None: never.
         card_timeout: seconds that reading the card of a remote agent may take. An agent that does not answer counts as
-            one without skills; its card is requested again after 5 seconds.
+            one without skills; its card is requested again after 5 seconds, then 10, 20, … 300. The cards of several
+            agents are read at once.
         url_guard: checks the URLs in cards of remote agents, see `Client`. By default only the host and port of
             registered URLs may be in a private network; None allows all URLs.
         clock: returns the monotonic time in seconds.
@@ -181,15 +188,15 @@ class AgentRegistry(Closes):
     def refresh(self) -> list[str]:
         """Read the cards of all remote agents again and return the names of those that answered (a heartbeat).
 
-        Agents that were registered by a card and no URL are skipped. The cards are read one after the other on the
-        calling thread; call it periodically on a thread of its own.
+        Agents that were registered by a card and no URL are skipped. It waits for `card_timeout` if an agent does not
+        answer; call it periodically on a thread of its own.
         """
-        answered = []
-        for agent in self._all_agents():
-            if agent.remote and agent.has_url and self._read_card(agent, refresh=True):
-                agent.last_seen = self._clock()
-                answered.append(agent.name)
-        return answered
+        answered = self._read_cards(
+            [agent for agent in self._all_agents() if agent.remote and agent.has_url], refresh=True
+        )
+        for agent in answered:
+            agent.last_seen = self._clock()
+        return [agent.name for agent in answered]
 
     def expire(self) -> list[str]:
         """Remove expired agents and return their names. Until then they are hidden, and `refresh` can restore them."""
@@ -259,12 +266,9 @@ class AgentRegistry(Closes):
         return self._agents_with_card(lambda card: any(skill.id == skill_id for skill in card.skills))
 
     def _agents_with_card(self, holds: Callable[[AgentCard], bool]) -> list[RegisteredAgent]:
-        found = []
-        for agent in self._alive():
-            card = self._card(agent)
-            if card is not None and holds(card):
-                found.append(agent)
-        return found
+        agents = self._alive()
+        self._read_cards([agent for agent in agents if self._is_due(agent)])
+        return [agent for agent in agents if agent.card is not None and holds(agent.card)]
 
     # -- calling --
 
@@ -343,9 +347,21 @@ class AgentRegistry(Closes):
         return agent
 
     def _card(self, agent: RegisteredAgent) -> AgentCard | None:
-        if agent.card is None and (not agent.remote or agent._card_retry_at <= self._clock()):
+        if self._is_due(agent):
             self._read_card(agent)
         return agent.card
+
+    def _is_due(self, agent: RegisteredAgent) -> bool:
+        """The card has not been read, and may be requested now."""
+        return agent.card is None and (not agent.remote or agent._card_retry_at <= self._clock())
+
+    def _read_cards(self, agents: list[RegisteredAgent], *, refresh: bool = False) -> list[RegisteredAgent]:
+        """Read cards at once, so that agents that do not answer delay the caller by one `card_timeout`; the agents that did."""
+        if not agents:
+            return []
+        with ThreadPoolExecutor(min(len(agents), _MAX_READERS), "a2a-cards") as threads:
+            answers = threads.map(partial(self._read_card, refresh=refresh), agents)
+            return [agent for agent, answered in zip(agents, answers, strict=True) if answered]
 
     def _read_card(self, agent: RegisteredAgent, *, refresh: bool = False) -> bool:
         try:
@@ -353,8 +369,10 @@ class AgentRegistry(Closes):
         except (TransportError, AgentError, RuntimeError) as error:
             # RuntimeError: the agent was unregistered meanwhile.
             logger.warning("the card of agent %s cannot be read: %s", agent.name, error)
-            agent._card_retry_at = self._clock() + _CARD_RETRY_INTERVAL
+            agent._card_retry_at = self._clock() + agent._card_pause
+            agent._card_pause = min(2 * agent._card_pause, _MAX_CARD_RETRY_INTERVAL)
             return False
+        agent._card_pause = _CARD_RETRY_INTERVAL
         return True
 
     def close(self) -> None:

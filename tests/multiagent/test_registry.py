@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import time
+
 import pytest
 
 from a2a_sync import A2AApp, Agent, Client, TransportError, URLGuard
@@ -41,6 +44,33 @@ def test_a_silent_agent_can_do_nothing_and_is_asked_again_a_while_later(caplog):
         assert registry.get_agent_card("far") is None
         assert len(far.asked) > asked
         assert registry.list_agents() == ["far"]
+
+
+def test_agents_that_hang_delay_a_lookup_once_and_each_time_later():
+    now = [0.0]
+    able = Agent("able", skills={"cook": "Cooks"})
+    able.message(lambda message, context: "cooked")
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=64) as silent,
+        AgentRegistry(url_guard=LOOPBACK, card_timeout=0.5, clock=lambda: now[0]) as registry,
+    ):
+
+        def cook():
+            began = time.monotonic()
+            assert registry.find_best_agent("cook") == "able"
+            return time.monotonic() - began
+
+        for number in range(8):
+            registry.register(f"hangs-{number}", f"http://127.0.0.1:{silent.getsockname()[1]}/{number}")
+        registry.register("able", able)
+        assert 0.4 < cook() < 2.0
+        now[0] += 6
+        assert 0.4 < cook() < 2.0
+        now[0] += 6  # the pause is ten seconds now
+        assert cook() < 0.4
+        began = time.monotonic()
+        assert registry.refresh() == []
+        assert time.monotonic() - began < 2.0
 
 
 def test_refresh_reads_cards_again_and_brings_the_expired_back(serve):
