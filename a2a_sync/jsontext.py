@@ -120,12 +120,12 @@ def _lone(error: UnicodeEncodeError) -> str:
 
 
 def _is_deeper(text: str, limit: int) -> bool:
-    if len(text) < _SHORT:
-        return text.count("{") + text.count("[") > limit and _depth(text) > limit
     return _has_more_brackets(text, limit) and _depth(text) > limit
 
 
 def _has_more_brackets(text: str, limit: int) -> bool:
+    if len(text) < _SHORT:
+        return text.count("{") + text.count("[") > limit
     # Finding the few brackets of a long text is much faster than counting them.
     for bracket in "{[":
         at = text.find(bracket)
