@@ -30,6 +30,11 @@ LEFT_OUT = {
         "computes without threads, locks or sockets",
     ),
     "tests/conformance/": "the protocol of the scenarios, without concurrency, in a thousand variants",
+    "tests/console/test_snippets.py": "starts other processes",
+    **dict.fromkeys(
+        ("tests/hostile/test_fuzz", "tests/hostile/test_many_urls.py", "tests/hostile/test_signed_cards.py"),
+        "thousands of random inputs, one after the other, without concurrency",
+    ),
     "tests/cli/": "commands are processes of their own",
     **dict.fromkeys(
         (
@@ -37,6 +42,7 @@ LEFT_OUT = {
             "tests/test_docs.py",
             "tests/test_exports.py",
             "tests/test_frozen.py",
+            "tests/test_later_features.py",
             "tests/test_layers.py",
             "tests/test_limits.py",
             "tests/test_reference.py",
