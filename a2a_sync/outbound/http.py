@@ -6,6 +6,7 @@ in `urlguard`. The client's own transport uses the guarded connections and the p
 
 from __future__ import annotations
 
+import _socket
 import http.client
 import io
 import math
@@ -13,11 +14,13 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from a2a_sync import urls
 from a2a_sync.concurrency.fork import renew_per_process
+from a2a_sync.concurrency.gevent import original
 from a2a_sync.outbound.urlguard import Address, URLGuard
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ _MAX_IDLE_PER_HOST = 4
 #: Addresses of one host that are tried.
 _MAX_ADDRESSES = 4
 _CHUNK_BYTES = 16 * 1024
+_HTTPS_PORT = 443
 
 
 class NoResponseError(OSError):
@@ -185,9 +189,32 @@ class GuardedConnection:
     timeout: Any
     port: Any
     socket_options: Any
+    default_port: int
     _dns_host: str
+    _handshake: _HandshakeLimit | None = None
+
+    def connect(self) -> None:
+        """Connect, with a limit for the handshake as a whole."""
+        from urllib3 import exceptions as u3
+
+        try:
+            super().connect()  # type: ignore[misc]
+        except Exception as error:
+            if self._handshake is not None and self._handshake.reached:
+                raise u3.ConnectTimeoutError(self, "the handshake was not over in time") from error
+            raise
+        finally:
+            handshake, self._handshake = self._handshake, None
+            if handshake is not None:
+                handshake.end()
 
     def _new_conn(self) -> socket.socket:
+        sock = self._open_socket()
+        if self.default_port == _HTTPS_PORT and self.timeout is not None:
+            self._handshake = _HandshakeLimit(sock, self.timeout)
+        return sock
+
+    def _open_socket(self) -> socket.socket:
         if self.guard is None:
             plain: socket.socket = super()._new_conn()  # type: ignore[misc]
             return plain
@@ -204,6 +231,35 @@ class GuardedConnection:
             raise u3.NewConnectionError(connection, f"no connection: {error.strerror or error}") from error
 
 
+class _HandshakeLimit:
+    """Cuts a connection after so many seconds, unless `end` is called before.
+
+    OpenSSL reads on within one call for as long as messages arrive that it ignores: no timeout of the socket ends that, and under
+    gevent no greenlet of the thread runs meanwhile. So a real thread waits, with nothing that gevent has patched.
+    """
+
+    def __init__(self, sock: socket.socket, seconds: float) -> None:
+        #: The connection was cut.
+        self.reached = False
+        self._over: Any = original("_thread", "allocate_lock")()
+        self._over.acquire()
+        # The handshake takes `sock` over, and does not return the socket that replaces it.
+        self._twin = _socket.socket(fileno=os.dup(sock.fileno()))
+        original("_thread", "start_new_thread")(self._watch, (seconds,))
+
+    def _watch(self, seconds: float) -> None:
+        if not self._over.acquire(True, seconds):
+            self.reached = True
+            with suppress(OSError):
+                # Both directions: data that arrives at a socket which is shut down for reading only could still be read.
+                self._twin.shutdown(socket.SHUT_RDWR)
+        self._twin.close()
+
+    def end(self) -> None:
+        """The handshake is over."""
+        self._over.release()
+
+
 class _BoundedConnection(GuardedConnection):
     """A connection with one time limit each for connecting, sending and the whole answer. `timeout` is that of the next step."""
 
@@ -215,7 +271,7 @@ class _BoundedConnection(GuardedConnection):
 
     def send(self, data: bytes) -> None:
         if self.sock is None:
-            self.connect()  # type: ignore[attr-defined]
+            self.connect()
         self._sent_by = self._sent_by or time.monotonic() + self.timeout
         for at in range(0, len(data), _CHUNK_BYTES):
             self.sock.settimeout(_seconds_left(self._sent_by))
