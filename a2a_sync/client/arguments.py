@@ -28,13 +28,11 @@ def as_message(content: Content, *, task_id: str | None = None, context_id: str 
     """
     message = content if isinstance(content, Message) else Message(role=Role.USER, parts=to_parts(content))
     _check_parts(message.parts)
-    if (task_id is None or task_id == message.task_id) and (context_id is None or context_id == message.context_id):
+    task_id = message.task_id if task_id is None else task_id
+    context_id = message.context_id if context_id is None else context_id
+    if (task_id, context_id) == (message.task_id, message.context_id):
         return message
-    return replace(
-        message,
-        task_id=message.task_id if task_id is None else task_id,
-        context_id=message.context_id if context_id is None else context_id,
-    )
+    return replace(message, task_id=task_id, context_id=context_id)
 
 
 def _check_parts(parts: Sequence[object]) -> None:

@@ -217,7 +217,8 @@ class Outbox(Component):
         self._run_timers(now)
         if now >= self._next_scan:
             self._scan(now)
-        self._begin_turns()
+        while (webhook := self._queue.next()) is not None:
+            self._begin(webhook)
         self._update_idle()
         next_ = min(self._next_scan, self._timers[0][0] if self._timers else self._next_scan)
         return max(0.0, next_ - time.monotonic())
@@ -306,10 +307,6 @@ class Outbox(Component):
                 self._queue.add(webhook)
 
     # -- turns --
-
-    def _begin_turns(self) -> None:
-        while (webhook := self._queue.next()) is not None:
-            self._begin(webhook)
 
     def _begin(self, webhook: StoredWebhook) -> None:
         try:

@@ -78,15 +78,11 @@ def _dump_push_config(config: t.TaskPushNotificationConfig) -> dict[str, Any]:
 PUSH_CONFIG = Scalar(_load_push_config, _dump_push_config)
 
 
-def _load_push_configs(value: Any, strict: bool) -> t.ListTaskPushNotificationConfigsResponse:
-    return t.ListTaskPushNotificationConfigsResponse(configs=many(PUSH_CONFIG).load(value, strict))
-
-
-def _dump_push_configs(response: t.ListTaskPushNotificationConfigsResponse) -> list[Any]:
-    return [_dump_push_config(config) for config in response.configs]
-
-
-PUSH_CONFIGS = Scalar(_load_push_configs, _dump_push_configs)
+_CONFIG_LIST = many(PUSH_CONFIG)
+PUSH_CONFIGS = Scalar(
+    lambda value, strict: t.ListTaskPushNotificationConfigsResponse(configs=_CONFIG_LIST.load(value, strict)),
+    lambda response: [_dump_push_config(config) for config in response.configs],
+)
 
 
 # -- requests -----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from a2a_sync.stores.base import STATE, Owner, RunToken, StateConflict, StoredState
 from a2a_sync.stores.rows import HeadRow
@@ -11,15 +12,13 @@ from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.schema import Statements
 
 
+@dataclass(eq=False, repr=False)
 class SQLiteContexts:
     """The `Contexts` of an `SQLiteStore`. `held` returns the row of the task of a current token, or raises `RunRevoked`."""
 
-    def __init__(
-        self, database: Database, sql: Statements, held: Callable[[sqlite3.Connection, RunToken], HeadRow]
-    ) -> None:
-        self._database = database
-        self._sql = sql
-        self._held = held
+    _database: Database
+    _sql: Statements
+    _held: Callable[[sqlite3.Connection, RunToken], HeadRow]
 
     def state(self, owner: Owner, context_id: str, name: str = STATE) -> StoredState:
         """See `Contexts.state`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from a2a_sync.operations import Webhook
@@ -14,15 +14,13 @@ from a2a_sync.stores.sqlite.database import Database
 from a2a_sync.stores.sqlite.schema import Statements
 
 
+@dataclass(eq=False, repr=False)
 class SQLiteWebhooks:
     """The `Webhooks` of an `SQLiteStore`. `key_of` returns the key of a task, or raises `TaskNotFoundError`."""
 
-    def __init__(
-        self, database: Database, sql: Statements, key_of: Callable[[sqlite3.Connection, Owner, str], int]
-    ) -> None:
-        self._database = database
-        self._sql = sql
-        self._key_of = key_of
+    _database: Database
+    _sql: Statements
+    _key_of: Callable[[sqlite3.Connection, Owner, str], int]
 
     def put(self, owner: Owner, webhook: Webhook, *, most: int) -> None:
         """See `Webhooks.put`."""
@@ -61,11 +59,10 @@ class SQLiteWebhooks:
         """See `Webhooks.claim`."""
         mark = (webhook.task_id, webhook.id, holder)
 
-        def find(connection: sqlite3.Connection) -> Sequence[Any] | None:
-            found: Sequence[Any] | None = connection.execute(self._sql.claimable_webhook, mark).fetchone()
-            return found
+        def find(connection: sqlite3.Connection) -> Any:
+            return connection.execute(self._sql.claimable_webhook, mark).fetchone()
 
-        def work(connection: sqlite3.Connection) -> Sequence[Any] | None:
+        def work(connection: sqlite3.Connection) -> Any:
             found = find(connection)
             if found is not None:
                 connection.execute(self._sql.claim_webhook, (holder, webhook.task_id, webhook.id))
