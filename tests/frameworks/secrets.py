@@ -39,4 +39,4 @@ def texts_in(thing: Any) -> str:
 
 def bytes_in(folder: Path) -> str:
     """The bytes of all database files in a folder."""
-    return b"".join(path.read_bytes() for path in folder.glob("*.db*")).decode(errors="replace")
+    return b"".join(path.read_bytes() for path in folder.glob("*.db*") if path.is_file()).decode(errors="replace")
