@@ -59,7 +59,17 @@ def test_a_suite_apart_is_run_by_its_command(folder: str) -> None:
 
 def test_ci_runs_every_suite() -> None:
     checks = set(re.findall(r"make ([a-z-]+)", Path(ROOT, ".ci", "run").read_text()))
-    suites = {"test", "check", "test-gevent", "test-services", "console-tests", "frameworks", "crewai", "interop", "tck"}
+    suites = {
+        "test",
+        "check",
+        "test-gevent",
+        "test-services",
+        "console-tests",
+        "frameworks",
+        "crewai",
+        "interop",
+        "tck",
+    }
     assert suites | {"lint", "types", "prose", "docs", "demo", "audit", "package"} <= checks
 
 
