@@ -81,7 +81,7 @@ def dumps(value: Any, *, max_depth: int = MAX_ANSWER_DEPTH, long_texts: bool = F
         raise ValueError(f"not JSON: a string contains {_lone(error)}") from None
     except (TypeError, ValueError) as error:
         raise ValueError(f"not JSON: {error}") from None
-    if _is_deeper(text, max_depth):
+    if _has_more_brackets(text, max_depth) and _depth(text) > max_depth:
         raise ValueError(f"not JSON: nested deeper than {max_depth} levels")
     return encoded
 
@@ -117,10 +117,6 @@ def _lone(error: UnicodeEncodeError) -> str:
 
 # The depth is computed from the text, before the decoder recurses: Python's own limit depends on its version and on the
 # program. Nearly every body has fewer brackets than the levels that are allowed.
-
-
-def _is_deeper(text: str, limit: int) -> bool:
-    return _has_more_brackets(text, limit) and _depth(text) > limit
 
 
 def _has_more_brackets(text: str, limit: int) -> bool:

@@ -14,8 +14,14 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)]
 
 
+#: Pages whose programs take many seconds of processor time.
+LONG = {DOCS / "howto" / "testing.md"}
+
+
 def as_parameter(path: Path) -> object:
-    marks = [pytest.mark.live] if needs_server(path) else []
+    marks = [
+        mark for mark, holds in ((pytest.mark.live, needs_server(path)), (pytest.mark.slow, path in LONG)) if holds
+    ]
     return pytest.param(path, id=str(path.relative_to(ROOT)), marks=marks)
 
 

@@ -140,6 +140,7 @@ SCHEMES: dict[str, tuple[Any, Any, dict[str, Any], dict[str, str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_commands_send_every_part_with_the_credentials_of_the_card(
@@ -179,6 +180,7 @@ def check_refusal(commands: Mapping[str, str], folder: Path, **variables: str) -
         assert re.search(refused, done.stdout + done.stderr), done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 @pytest.mark.parametrize("kind", ["oauth", "oidc", "mtls", "mtls and oauth"])
 def test_the_commands_work_with_signed_tokens_and_certificates(tmp_path: Path, kind: str, binding: str) -> None:
