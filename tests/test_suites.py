@@ -58,19 +58,9 @@ def test_a_suite_apart_is_run_by_its_command(folder: str) -> None:
 
 
 def test_ci_runs_every_suite() -> None:
-    checks = set(re.findall(r"make ([a-z-]+)", Path(ROOT, ".ci", "run").read_text()))
-    suites = {
-        "test",
-        "check",
-        "test-gevent",
-        "test-services",
-        "console-tests",
-        "frameworks",
-        "crewai",
-        "interop",
-        "tck",
-    }
-    assert suites | {"lint", "types", "prose", "docs", "demo", "audit", "package"} <= checks
+    checks = re.findall(r'^ +"[\w-]+ \d+ make ([\w-]+)', Path(ROOT, ".ci", "run").read_text(), re.MULTILINE)
+    suites = "test check test-gevent test-services console-tests frameworks crewai interop tck"
+    assert sorted(checks) == sorted(f"{suites} lint types prose docs demo audit package".split())
 
 
 def test_each_folder_of_the_package_has_a_folder_of_tests() -> None:

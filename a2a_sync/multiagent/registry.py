@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final
 
 from a2a_sync import urls
@@ -20,6 +20,7 @@ from a2a_sync.client import Client, TaskStream
 from a2a_sync.client.arguments import as_message
 from a2a_sync.concurrency.closing import Closes
 from a2a_sync.concurrency.fork import renew_per_process
+from a2a_sync.concurrency.gevent import run_on_gevent_hub
 from a2a_sync.errors import A2AError, AgentError, TransportError, TransportTimeoutError
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.telemetry.logs import get_logger
@@ -29,8 +30,8 @@ logger: Final = get_logger(__name__)
 
 #: Seconds after which an unreadable card of a remote agent is requested again: at first, and at most. The pause doubles each time.
 _CARD_RETRY_INTERVAL = 5.0
-_MAX_CARD_RETRY_INTERVAL = 300.0
-#: Cards that are read at once.
+_MAX_CARD_RETRY_INTERVAL = 60.0
+#: Cards that a registry reads at once.
 _MAX_READERS = 64
 #: The default guard for the URLs in cards.
 _DEFAULT_GUARD = URLGuard()
@@ -59,6 +60,8 @@ class RegisteredAgent:
     last_seen: float = field(default=0.0)
     _card_retry_at: float = field(default=0.0)
     _card_pause: float = field(default=_CARD_RETRY_INTERVAL)
+    #: The current read of its card.
+    _reading: Future[bool] | None = field(default=None)
 
     @property
     def preferred(self) -> bool:
@@ -84,8 +87,8 @@ class AgentRegistry(Closes):
         choose: selects one of several agents; by default `first`.
         expiry: seconds without a heartbeat (see `touch`) after which a remote agent expires; None: never.
         card_timeout: seconds that reading the card of a remote agent may take. An agent that does not answer counts as
-            one without skills; its card is requested again after 5 seconds, then 10, 20, … 300. The cards of several
-            agents are read at once.
+            one without skills; its card is requested again after 5 seconds, then 10, 20, 40 and 60. The cards of up to
+            64 agents are read at once, on threads of the registry.
         url_guard: checks the URLs in cards of remote agents, see `Client`. By default only the host and port of
             registered URLs may be in a private network; None allows all URLs.
         clock: returns the monotonic time in seconds.
@@ -111,8 +114,11 @@ class AgentRegistry(Closes):
         renew_per_process(self)
 
     def renew(self) -> None:
-        """Replace the lock in a forked child, where that of the parent may never be released. The agents are kept."""
+        """Replace lock and threads in a forked child, where those of the parent do not continue. The agents are kept."""
         self._lock = threading.Lock()
+        self._readers: ThreadPoolExecutor | None = None
+        for agent in self._agents.values():
+            agent._reading = None
 
     # -- registration --
 
@@ -188,8 +194,8 @@ class AgentRegistry(Closes):
     def refresh(self) -> list[str]:
         """Read the cards of all remote agents again and return the names of those that answered (a heartbeat).
 
-        Agents that were registered by a card and no URL are skipped. It waits for `card_timeout` if an agent does not
-        answer; call it periodically on a thread of its own.
+        Agents that were registered by a card and no URL are skipped. Up to 64 cards are read at once, so one agent that does
+        not answer delays the others by `card_timeout` at most; call it periodically on a thread of its own.
         """
         answered = self._read_cards(
             [agent for agent in self._all_agents() if agent.remote and agent.has_url], refresh=True
@@ -267,7 +273,7 @@ class AgentRegistry(Closes):
 
     def _agents_with_card(self, holds: Callable[[AgentCard], bool]) -> list[RegisteredAgent]:
         agents = self._alive()
-        self._read_cards([agent for agent in agents if self._is_due(agent)])
+        self._read_missing(agents)
         return [agent for agent in agents if agent.card is not None and holds(agent.card)]
 
     # -- calling --
@@ -347,23 +353,33 @@ class AgentRegistry(Closes):
         return agent
 
     def _card(self, agent: RegisteredAgent) -> AgentCard | None:
-        if self._is_due(agent):
-            self._read_card(agent)
+        self._read_missing([agent])
         return agent.card
 
-    def _is_due(self, agent: RegisteredAgent) -> bool:
-        """The card has not been read, and may be requested now."""
-        return agent.card is None and (not agent.remote or agent._card_retry_at <= self._clock())
+    def _read_missing(self, agents: list[RegisteredAgent]) -> None:
+        """Read the cards that have not been read, and may be requested now."""
+        missing = [agent for agent in agents if agent.card is None]
+        for agent in missing:
+            if not agent.remote:
+                self._read_card(agent)
+        now = self._clock()
+        self._read_cards([agent for agent in missing if agent.remote and agent._card_retry_at <= now])
 
+    @run_on_gevent_hub
     def _read_cards(self, agents: list[RegisteredAgent], *, refresh: bool = False) -> list[RegisteredAgent]:
-        """Read cards at once, so that agents that do not answer delay the caller by one `card_timeout`; the agents that did."""
-        if not agents:
-            return []
-        with ThreadPoolExecutor(min(len(agents), _MAX_READERS), "a2a-cards") as threads:
-            answers = threads.map(partial(self._read_card, refresh=refresh), agents)
-            return [agent for agent, answered in zip(agents, answers, strict=True) if answered]
+        """Read the cards of remote agents, many at once; the agents that answered."""
+        readings = [self._reading(agent, refresh) for agent in agents]
+        return [agent for agent, reading in zip(agents, readings, strict=True) if reading.result()]
 
-    def _read_card(self, agent: RegisteredAgent, *, refresh: bool = False) -> bool:
+    def _reading(self, agent: RegisteredAgent, refresh: bool) -> Future[bool]:
+        """The read of a card, which another thread may have started."""
+        with self._lock:
+            if agent._reading is None:
+                self._readers = self._readers or ThreadPoolExecutor(_MAX_READERS, "a2a-cards")
+                agent._reading = self._readers.submit(copy_context().run, self._read_card, agent, refresh)
+            return agent._reading
+
+    def _read_card(self, agent: RegisteredAgent, refresh: bool = False) -> bool:
         try:
             agent.card = agent.client.card(refresh=refresh, timeout=self._card_timeout)
         except (TransportError, AgentError, RuntimeError) as error:
@@ -372,13 +388,20 @@ class AgentRegistry(Closes):
             agent._card_retry_at = self._clock() + agent._card_pause
             agent._card_pause = min(2 * agent._card_pause, _MAX_CARD_RETRY_INTERVAL)
             return False
+        finally:
+            with self._lock:
+                agent._reading = None
         agent._card_pause = _CARD_RETRY_INTERVAL
         return True
 
     def close(self) -> None:
-        """Remove all agents and close their clients. Idempotent."""
+        """Remove all agents, close their clients and end the threads that read cards. Idempotent."""
         for agent in self._all_agents():
             self.unregister(agent.name)
+        with self._lock:
+            readers, self._readers = self._readers, None
+        if readers is not None:
+            readers.shutdown(wait=False)
 
 
 def _failed(name: str, message: Content, error: TransportError, metadata: Any) -> Task:

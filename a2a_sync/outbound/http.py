@@ -199,19 +199,18 @@ class GuardedConnection:
 
         try:
             super().connect()  # type: ignore[misc]
-        except Exception as error:
-            if self._handshake is not None and self._handshake.reached:
-                raise u3.ConnectTimeoutError(self, "the handshake was not over in time") from error
-            raise
         finally:
             handshake, self._handshake = self._handshake, None
-            if handshake is not None:
-                handshake.end()
+            if handshake is not None and not handshake.end():
+                raise u3.ConnectTimeoutError(self, "the handshake was not over in time")
 
     def _new_conn(self) -> socket.socket:
+        began = time.monotonic()
         sock = self._open_socket()
         if self.default_port == _HTTPS_PORT and self.timeout is not None:
-            self._handshake = _HandshakeLimit(sock, self.timeout)
+            # Where the system gives no file or no thread, only the timeout of each read holds.
+            with suppress(OSError, RuntimeError):
+                self._handshake = _HandshakeLimit(sock, max(0.0, began + self.timeout - time.monotonic()))
         return sock
 
     def _open_socket(self) -> socket.socket:
@@ -239,25 +238,30 @@ class _HandshakeLimit:
     """
 
     def __init__(self, sock: socket.socket, seconds: float) -> None:
-        #: The connection was cut.
-        self.reached = False
-        self._over: Any = original("_thread", "allocate_lock")()
+        allocate_lock = original("_thread", "allocate_lock")
+        self._over: Any = allocate_lock()
         self._over.acquire()
+        #: Taken by the one of both threads that decides.
+        self._decided: Any = allocate_lock()
         # The handshake takes `sock` over, and does not return the socket that replaces it.
         self._twin = _socket.socket(fileno=os.dup(sock.fileno()))
-        original("_thread", "start_new_thread")(self._watch, (seconds,))
+        try:
+            original("_thread", "start_new_thread")(self._watch, (seconds,))
+        except RuntimeError:
+            self._twin.close()
+            raise
 
     def _watch(self, seconds: float) -> None:
-        if not self._over.acquire(True, seconds):
-            self.reached = True
+        if not self._over.acquire(True, seconds) and self._decided.acquire(False):
             with suppress(OSError):
                 # Both directions: data that arrives at a socket which is shut down for reading only could still be read.
                 self._twin.shutdown(socket.SHUT_RDWR)
         self._twin.close()
 
-    def end(self) -> None:
-        """The handshake is over."""
+    def end(self) -> bool:
+        """The handshake is over; False if the connection was cut."""
         self._over.release()
+        return bool(self._decided.acquire(False))
 
 
 class _BoundedConnection(GuardedConnection):

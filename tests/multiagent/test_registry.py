@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from threading import Barrier
 
 import pytest
 
@@ -71,6 +74,29 @@ def test_agents_that_hang_delay_a_lookup_once_and_each_time_later():
         began = time.monotonic()
         assert registry.refresh() == []
         assert time.monotonic() - began < 2.0
+
+
+def test_lookups_side_by_side_share_one_request_for_a_card(caplog):
+    now, variable, seen = [0.0], ContextVar("variable", default=""), []
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=64) as silent,
+        AgentRegistry(url_guard=LOOPBACK, card_timeout=0.5, clock=lambda: now[0]) as registry,
+    ):
+        registry.register("hangs", f"http://127.0.0.1:{silent.getsockname()[1]}/")
+        asked = registry.client("hangs").card
+        registry.client("hangs").card = lambda **options: (seen.append(variable.get()), asked(**options))[1]
+        together = Barrier(8)
+
+        def cook():
+            variable.set("caller")
+            together.wait(10)
+            return registry.find_best_agent("cook")
+
+        for _ in range(2):
+            with ThreadPoolExecutor(8) as threads:
+                assert [found.result() for found in [threads.submit(cook) for _ in range(8)]] == [None] * 8
+            now[0] += 6  # a failure of eight lookups is one, after which the pause is five seconds
+    assert seen == ["caller"] * 2
 
 
 def test_refresh_reads_cards_again_and_brings_the_expired_back(serve):

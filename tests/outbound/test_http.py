@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from a2a_sync.concurrency.gevent import original
 from a2a_sync.errors import UnsafeURLError
+from a2a_sync.outbound import http
 from a2a_sync.outbound.http import NoResponseError, Outbound
 from a2a_sync.outbound.urlguard import URLGuard
 from tests.certificates import Authority
@@ -178,6 +180,21 @@ def test_a_certificate_of_an_untrusted_authority_is_refused(authority: Authority
         out.request("GET", f"https://127.0.0.1:{server.port}/")
 
     assert server.asked == []
+
+
+def test_a_system_without_threads_connects_over_tls(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.ca))
+
+    def start_new_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(
+        http,
+        "original",
+        lambda module, name: start_new_thread if name == "start_new_thread" else original(module, name),
+    )
+    with secure(authority, says(b"fine"), "127.0.0.1") as server, outbound() as out:
+        assert out.request("GET", f"https://127.0.0.1:{server.port}/").body == b"fine"
 
 
 def test_an_answer_that_drips_over_tls_is_given_up_too(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
