@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from a2a_sync import jsontext
 from a2a_sync.client.deadlines import NEVER, Deadline
@@ -129,9 +129,6 @@ class TaskStream(Displayed, Closes):
         #: The text that the last event added to the artifacts. The event that completes an artifact may repeat all of its text;
         #: this is the part to print.
         self.new_text: str = ""
-        #: The bytes of all events so far, and the limit for the task that they add up to.
-        self.received: int = 0
-        self.max_task_bytes = max_task_bytes
         #: A `Task` has arrived, so the events add up to the whole task.
         self.complete: bool = False
         #: The last event is a snapshot in place of missed events: what was assembled from earlier events starts again with it.
@@ -143,6 +140,8 @@ class TaskStream(Displayed, Closes):
         self._resumption = resumption
         self._read_stored = read_stored  # reads the stored task; None once that was done
         self._snapshot = False  # the last event was a whole task
+        self._received = 0  # the bytes of all events so far
+        self._max_task_bytes = max_task_bytes
         self._texts: dict[str, list[str]] = {}
         self._fold = Fold()
         self._folded_task: Task | None = None
@@ -289,7 +288,7 @@ class TaskStream(Displayed, Closes):
         event = item.event
         self._started, self._idle = True, False
         self._snapshot = isinstance(event, Task)
-        self.received += item.size
+        self._received += item.size
         if item.number is not None:
             self.last_event_id = item.number
         self.context_id = event.context_id or self.context_id
@@ -384,11 +383,24 @@ class TaskStream(Displayed, Closes):
             return
         # More is received than kept: artifacts and statuses are replaced.
         self._size = len(jsontext.dumps(by_version("1.0").dump(self.task))) if self.task is not None else 0
-        self._next_measurement = max(self.max_task_bytes, self._size + self.max_task_bytes // 8)
-        if self._size > self.max_task_bytes:
-            self.close()
-            text = f"the task is larger than {self.max_task_bytes} bytes (max_task_bytes)"
-            raise MalformedResponseError(text, phase="stream", agent=self._agent, task_id=self.task_id)
+        most = self._max_task_bytes
+        self._next_measurement = max(most, self._size + most // 8)
+        if self._size > most:
+            self._refuse(f"the task is larger than {most} bytes (max_task_bytes)")
+
+    def _check_received(self, tasks: int) -> None:
+        """Keep the events within bounds, for callers that keep them all: `tasks` times the size of the largest task.
+
+        Raises:
+            MalformedResponseError: they have more; the stream is closed.
+        """
+        most = tasks * self._max_task_bytes
+        if self._received > most:
+            self._refuse(f"the events have more than {most} bytes")
+
+    def _refuse(self, text: str) -> NoReturn:
+        self.close()
+        raise MalformedResponseError(text, phase="stream", agent=self._agent, task_id=self.task_id)
 
     def _cancel_alarm(self) -> None:
         alarm, self._alarm = self._alarm, None

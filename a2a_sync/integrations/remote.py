@@ -19,7 +19,7 @@ from a2a_sync.client.client import Client
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.tools import SKILL, tool_result
 from a2a_sync.concurrency.eventloop import iterate_on_thread, retrieve_error
-from a2a_sync.errors import A2AError, MalformedResponseError, TaskFailedError
+from a2a_sync.errors import A2AError, TaskFailedError
 from a2a_sync.jsontext import dumps
 from a2a_sync.types import Content, Message, StreamResponse, Task, TaskStatusUpdateEvent
 
@@ -88,10 +88,7 @@ class RemoteCall:
     def _read(self) -> Iterator[RemoteEvent]:
         with self._client.stream(self._content, **self._options) as stream:
             self._stream = stream
-            most = _MAX_TASKS * stream.max_task_bytes
-            for event in stream:
-                if stream.received > most:
-                    raise MalformedResponseError(f"the events have more than {most} bytes", phase="stream")
+            for event in _limited(stream):
                 if self._abandoned and stream.task_id:
                     self._cancel(stream)
                     return
@@ -109,6 +106,13 @@ class RemoteCall:
         if self._cancel_remote and stream.task_id and not stream.state.paused:
             with suppress(A2AError):
                 self._client.cancel_task(stream.task_id, timeout=_CANCEL_SECONDS)
+
+
+def _limited(stream: TaskStream) -> Iterator[StreamResponse]:
+    """The events of a stream. Raises `MalformedResponseError` where they are more than a framework may have to keep."""
+    for event in stream:
+        stream._check_received(_MAX_TASKS)
+        yield event
 
 
 # -- tools --------------------------------------------------------------------------------------------------------------
@@ -181,7 +185,7 @@ class AgentTool:
     def send_blocking(self, message: str, task_id: str = "") -> Iterator[ToolItem]:
         """`send` on the thread of the caller."""
         with self.client.stream(message, task_id=task_id or None, **self.options) as stream:
-            for event in stream:
+            for event in _limited(stream):
                 yield from self._reported(event, stream.new_text)
             yield self._answer(stream.message or stream.task)
 

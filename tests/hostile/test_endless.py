@@ -16,7 +16,7 @@ import pytest
 from a2a_sync import Client
 from a2a_sync.client import waiting
 from a2a_sync.errors import MalformedResponseError, TaskNotFoundError, TransportError
-from a2a_sync.integrations.remote import AgentModel, RemoteCall
+from a2a_sync.integrations.remote import AgentModel, AgentTool, RemoteCall
 from tests.client.peer import Asked, Line, chunk, peer, status, task
 from tests.hostile.test_large_answers import peak
 from tests.live import ROOT
@@ -126,7 +126,7 @@ def test_a_limit_below_one_is_refused(name: str) -> None:
         Client("http://agent.test", **{name: 0})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("call", ["stream", "snapshots", "model", "call", "get_task"])
+@pytest.mark.parametrize("call", ["stream", "snapshots", "model", "call", "tool", "get_task"])
 def test_memory_of_a_client_of_an_endless_agent_is_limited(call: str) -> None:
     """In a separate process, whose memory is measured."""
 
@@ -137,7 +137,7 @@ def test_memory_of_a_client_of_an_endless_agent_is_limited(call: str) -> None:
             # Each replaces those before it, so that the task stays small.
             if call == "snapshots":
                 line.event({"task": {**task(), "artifacts": [text(number)]}})
-            elif call in ("model", "call"):
+            elif call in ("model", "call", "tool"):
                 line.event(chunk(chr(65 + number % 26) * MIB, append=False))
             else:
                 line.event({"artifactUpdate": {"taskId": "t-1", "contextId": "c-1", "artifact": text(number)}})
@@ -170,10 +170,13 @@ def main(url: str, call: str) -> None:
             "get_task": lambda: client.get_task("t-1"),
             "model": lambda: asyncio.run(read_all(AgentModel(client).send("hi"))),
             "call": lambda: asyncio.run(read_all(RemoteCall(client, "hi").events())),
+            "tool": lambda: list(AgentTool(client, name="tool", description="a tool").send_blocking("hi")),
         }
         before = peak()
-        with nullcontext() if call == "snapshots" else pytest.raises(MalformedResponseError):
+        with nullcontext() if call == "snapshots" else pytest.raises(MalformedResponseError) as refused:
             calls.get(call, lambda: deque(client.stream("hi"), maxlen=0))()
+        assert refused is None or refused.value.agent == url + "/rpc"
+        assert refused is None or refused.value.task_id == "t-1"
         print(peak() - before)
 
 
