@@ -159,7 +159,7 @@ FEATURES = (
                 " HttpTransport.renew_credentials"
             ),
             "engine.hub": "PolledStream.notify SingleItemStream.notify TaskEventStream.notify",
-            "multiagent.host": "AgentHost.on_add",
+            "multiagent.host": "AgentHost.root AgentHost.on_add",
             "server.cards": "AppCard.add_interfaces",
             "operations": "interceptor GeneratorInterceptor _Deferred _resume",
             "server.omission": "_OmittingStream.notify",

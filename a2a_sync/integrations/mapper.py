@@ -105,12 +105,16 @@ class Mapper:
     def __init__(self, task_id: str = "", context_id: str = "") -> None:
         self.task_id: str = task_id or new_id()
         self.context_id: str = context_id or new_id()
-        #: The state of the last status event; ``submitted`` at first.
-        self.state: TaskState = TaskState.SUBMITTED
+        self._state = TaskState.SUBMITTED
         self._depth = 0
         self._fold = Fold()
         self._said: list[Message] = []
         self._pieces: list[str] = []
+
+    @property
+    def state(self) -> TaskState:
+        """The state of the last status event; ``submitted`` at first."""
+        return self._state
 
     @property
     def said(self) -> tuple[Message, ...]:
@@ -125,9 +129,9 @@ class Mapper:
         Raises:
             IllegalTransition: the task has ended already.
         """
-        if self.state.terminal:
-            raise IllegalTransition(f"the task is {self.state}; nothing can follow")
-        self.state = state
+        if self._state.terminal:
+            raise IllegalTransition(f"the task is {self._state}; nothing can follow")
+        self._state = state
         status = TaskStatus(state=state, message=self._message(message), timestamp=utc_now())
         event = TaskStatusUpdateEvent(task_id=self.task_id, context_id=self.context_id, status=status)
         self._fold.apply(event)
@@ -174,7 +178,7 @@ class Mapper:
         error of any run becomes ``failed``, and later events are ignored. The result of a tool becomes an artifact
         named after the tool.
         """
-        if self.state.terminal:
+        if self._state.terminal:
             return None
         match event.type:
             case RunEventType.RUN_START:
@@ -216,14 +220,14 @@ class Mapper:
 
     def create_task(self, history: Iterable[Message] = ()) -> Task:
         """The task as it is after all events so far."""
-        task = self._fold.task() or Task(id=self.task_id, status=TaskStatus(state=self.state, timestamp=utc_now()))
+        task = self._fold.task() or Task(id=self.task_id, status=TaskStatus(state=self._state, timestamp=utc_now()))
         return replace(
             task, id=self.task_id, context_id=self.context_id, status=self._status(task), history=tuple(history)
         )
 
     def _status(self, task: Task) -> TaskStatus:
         # Artifacts may precede the first status.
-        return task.status if task.status.state is self.state else TaskStatus(state=self.state, timestamp=utc_now())
+        return task.status if task.status.state is self._state else TaskStatus(state=self._state, timestamp=utc_now())
 
     def complete(self, artifacts: Iterable[Artifact] = (), history: Iterable[Message] = ()) -> Task:
         """The ended task, with `artifacts` in addition to those of the run.
@@ -232,7 +236,7 @@ class Mapper:
         """
         for artifact in artifacts:
             self.artifact_update(artifact)
-        if not self.state.terminal:
+        if not self._state.terminal:
             self.completed(self.pending())
         return self.create_task(history)
 

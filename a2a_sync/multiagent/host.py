@@ -106,8 +106,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         http = check_options(http)
         self.origins: Origins = Origins(http.cors_origins)
         self._url = check_url(url)
-        #: The name of the agent that is also served at ``/``.
-        self.root: str | None = root
+        self._root = root
         self._trusted_hosts = list(http.trusted_hosts) if http.trusted_hosts is not None else None
         self._options = {**options, "metrics": metrics, "http": http}
         self._readiness = Readiness(self._engine)
@@ -191,6 +190,11 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         self._engine.agents.pop(name, None)
         del self._mounts[name]
 
+    @property
+    def root(self) -> str | None:
+        """The name of the agent that is also served at ``/``."""
+        return self._root
+
     def __getitem__(self, name: str) -> A2AApp:
         return self._apps[name]
 
@@ -216,7 +220,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
             return app.wsgi_app(below, start_response)
         if path == LIST_PATH or path in self._operators.paths:
             return self._pages(environ, start_response)
-        app = self._apps.get(self.root) if self.root is not None else None
+        app = self._apps.get(self._root) if self._root is not None else None
         return (self._pages if app is None else app.wsgi_app)(environ, start_response)
 
     def _page(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
