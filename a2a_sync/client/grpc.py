@@ -222,13 +222,13 @@ class _Outgoing:
 
 @dataclass(eq=False, repr=False)
 class GrpcEventStream:
-    """The events of one streaming call. Iterate on one thread; close from any. ``_to_error`` makes the error of a failed call."""
+    """The events of one streaming call. Iterate on one thread; close from any. `to_error` makes the error of a failed call."""
 
-    _messages: Any
-    _codec: Codec
-    _http: HttpTransport
-    _error_context: ErrorContext
-    _to_error: Callable[[Any], Exception]
+    messages: Any
+    codec: Codec
+    http: HttpTransport
+    error_context: ErrorContext
+    to_error: Callable[[Any], Exception]
 
     def __post_init__(self) -> None:
         self._first: bytes | None = None
@@ -243,15 +243,15 @@ class GrpcEventStream:
             AgentError, TransportError: the call failed.
         """
         self._first = self._read(limit)
-        if any(name == protobuf.EVENT_NUMBERS for name, _ in self._messages.initial_metadata()):
-            self._silence = self._http.timeout.read
+        if any(name == protobuf.EVENT_NUMBERS for name, _ in self.messages.initial_metadata()):
+            self._silence = self.http.timeout.read
 
     def _read(self, limit: Deadline) -> bytes | None:
         """The next message; None at the end, and after `close`."""
-        alarm = None if limit.left is None else self._http.alarms.set(limit.at, self._messages.cancel)
+        alarm = None if limit.left is None else self.http.alarms.set(limit.at, self.messages.cancel)
         failed: Exception
         try:
-            message: bytes = next(self._messages)
+            message: bytes = next(self.messages)
             return message
         except StopIteration:
             return None
@@ -260,13 +260,13 @@ class GrpcEventStream:
                 return None
             if alarm is not None and alarm.fired:
                 failed = TransportTimeoutError(
-                    "the agent sent nothing within the read timeout", **self._error_context.fields()
+                    "the agent sent nothing within the read timeout", **self.error_context.fields()
                 )
             else:
-                failed = self._to_error(error)
+                failed = self.to_error(error)
         finally:
             if alarm is not None:
-                self._http.alarms.cancel(alarm)
+                self.http.alarms.cancel(alarm)
         raise failed
 
     def __iter__(self) -> Iterator[StreamItem]:
@@ -281,21 +281,21 @@ class GrpcEventStream:
             self.close()
 
     def _item(self, data: bytes) -> StreamItem:
-        name, version = SEND_STREAMING_MESSAGE.name, self._codec.version
+        name, version = SEND_STREAMING_MESSAGE.name, self.codec.version
         try:
             message = protobuf.parse(data, protobuf.methods(version)[name].response)
             value = protobuf.decode_result(name, message, version)
-            event = self._codec.load_event(value)
+            event = self.codec.load_event(value)
         except (DecodeError, InvalidRequestError) as error:
-            raise _malformed(str(error), self._error_context) from None
-        note_task(event, self._error_context)
-        last = self._codec.ends_stream(value)
+            raise _malformed(str(error), self.error_context) from None
+        note_task(event, self.error_context)
+        last = self.codec.ends_stream(value)
         return StreamItem(event, protobuf.event_number(message), last=last, size=len(data))
 
     def close(self) -> None:
         """Cancel the call at once, even while another thread waits for an event. The task continues."""
         self._closed = True
-        self._messages.cancel()
+        self.messages.cancel()
 
 
 def _note_headers(call: AnyCall, metadata: Any) -> None:

@@ -37,27 +37,27 @@ class LogStream:
         release: called when the stream is closed.
     """
 
-    _store: TaskStore
-    _owner: Owner
-    _task_id: str
-    _hub: EventHub
-    _limits: Limits
+    store: TaskStore
+    owner: Owner
+    task_id: str
+    hub: EventHub
+    limits: Limits
     _: KW_ONLY
     after: int
     gone: Callable[[], bool]
     release: Callable[[], None] | None
 
     def __post_init__(self) -> None:
-        self._subscription = Subscription(self._hub, self._task_id, size=1)
+        self._subscription = Subscription(self.hub, self.task_id, size=1)
 
     def __iter__(self) -> Iterator[bytes]:
-        limits = self._limits
+        limits = self.limits
         end = time.monotonic() + limits.max_stream_age
         written = time.monotonic()
         yield comment("log")
         try:
             while time.monotonic() < end and not self.gone() and not self._subscription.stopped:
-                rows, ended = log_rows(self._store, self._owner, self._task_id, self.after)
+                rows, ended = log_rows(self.store, self.owner, self.task_id, self.after)
                 for row in rows:
                     self.after = int(str(row["n"]))
                     yield frame(jsontext.dumps(row), self.after)

@@ -98,10 +98,10 @@ class Methods:
     """
 
     version: InitVar[str]
-    _agents: Agents
-    _address: Callable[[], str]
-    _sender: Sender
-    _threads: CallThreads
+    agents: Agents
+    address: Callable[[], str]
+    sender: Sender
+    threads: CallThreads
 
     def __post_init__(self, version: str) -> None:
         self._codec: Codec = by_version(version, "GRPC")
@@ -111,7 +111,7 @@ class Methods:
         version = self._codec.version
         handlers = {}
         for name, method in protobuf.methods(version).items():
-            serve: Any = self._threads.receiving(partial(self._serve, OPERATIONS[name], method))
+            serve: Any = self.threads.receiving(partial(self._serve, OPERATIONS[name], method))
             # It may write after it has returned. On the wire a call with one message is like a stream of one.
             serve.experimental_non_blocking = True
             handlers[method.path.rpartition("/")[2]] = grpc.unary_stream_rpc_method_handler(serve)
@@ -134,7 +134,7 @@ class Methods:
     def _go_on(self, steps: Steps[None], take: Callable[[], Wait]) -> None:
         """Take the next steps of a call, and leave the thread while it waits."""
         with suppress(StopIteration):
-            self._threads.resume(take(), partial(self._go_on, steps, partial(steps.send, 0.0)))
+            self.threads.resume(take(), partial(self._go_on, steps, partial(steps.send, 0.0)))
 
     def _steps(
         self,
@@ -189,7 +189,7 @@ class Methods:
                 f"{method.path} is a method of protocol {version}, and the metadata names version {shown(named)};"
                 f" send 'a2a-version: {version}'"
             )
-        service, tenant = self._agents.find(headers, protobuf.read_tenant(data, method.request))
+        service, tenant = self.agents.find(headers, protobuf.read_tenant(data, method.request))
         if version not in {served for _, served in service.interfaces}:
             raise VersionNotSupportedError(f"this agent does not serve protocol {version}")
         peer = _address(rpc.peer())
@@ -218,7 +218,7 @@ class Methods:
             version=self._codec.version,
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
             gone=lambda: not rpc.is_active(),
-            address=self._address() if operation.addressed else "",
+            address=self.address() if operation.addressed else "",
             peer=caller.peer,
             # Streams leave the thread at once, and calls that wait after a moment.
             threaded=False,
@@ -261,7 +261,7 @@ class Methods:
             if streaming:
                 _send_headers(call, rpc)
             opened = OpenStream(
-                self._sender,
+                self.sender,
                 events,
                 encode if pending is None else encode_pending,
                 self._encode_end,

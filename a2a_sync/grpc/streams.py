@@ -109,15 +109,15 @@ class OpenStream:
 
     # There are thousands.
     __slots__ = (
-        *("_busy", "_call", "_encode", "_encode_end", "_end", "_ended", "_error", "_events", "_keepalive", "_lock"),
-        *("_sender", "_unsent", "_woken", "_writing", "_written", "ages", "finish", "pending"),
+        *("_busy", "_end", "_ended", "_error", "_keepalive", "_lock", "_unsent", "_woken", "_writing", "_written"),
+        *("ages", "call", "encode", "encode_end", "events", "finish", "pending", "sender"),
     )
 
-    _sender: Sender
-    _events: PolledStream
-    _encode: Callable[[StreamItem], bytes]
-    _encode_end: Callable[[StreamItem], bytes | None]
-    _call: StreamedCall
+    sender: Sender
+    events: PolledStream
+    encode: Callable[[StreamItem], bytes]
+    encode_end: Callable[[StreamItem], bytes | None]
+    call: StreamedCall
     _: KW_ONLY
     heartbeats: InitVar[bool]
     ages: bool
@@ -133,16 +133,16 @@ class OpenStream:
         self._unsent: deque[bytes] = deque()
         #: Since when a message is being sent; None: none is.
         self._writing: float | None = None
-        limits, now = self._sender.limits, time.monotonic()
+        limits, now = self.sender.limits, time.monotonic()
         self._keepalive = limits.stream_keepalive_interval if heartbeats else float("inf")
         # Jittered, so that streams opened together do not end together.
         self._end = now + limits.max_stream_age * random.uniform(0.9, 1.0) if self.ages else float("inf")
         self._written = now
-        self._events.notify(self.wake)
+        self.events.notify(self.wake)
 
     def open(self, context: Any) -> None:
         """Send the events from now on, until the stream or the call ends, whose context of grpcio is `context`."""
-        self._sender.open(self)
+        self.sender.open(self)
         if not context.add_callback(self.gone):
             self.gone()  # the client has left
 
@@ -156,26 +156,26 @@ class OpenStream:
         self._submit()
 
     def _submit(self) -> None:
-        if not self._sender.submit(self.work, waits=self.pending is not None and self.pending.waits):
+        if not self.sender.submit(self.work, waits=self.pending is not None and self.pending.waits):
             with self._lock:
                 self._busy = False
 
     def close(self) -> None:
         """End the stream after the events that are being sent. The task continues."""
-        self._events.close()
+        self.events.close()
 
     def gone(self) -> None:
         """The call has ended."""
-        self._sender.discard(self)
-        self._events.close()
+        self.sender.discard(self)
+        self.events.close()
 
     def check(self, now: float) -> None:
         """Called again and again: heartbeats, the longest life, and clients that do not read."""
         writing = self._writing
         if writing is not None:
-            if now - writing >= self._sender.limits.write_timeout:
+            if now - writing >= self.sender.limits.write_timeout:
                 logger.info("a client read nothing for %g seconds; its stream is cut", now - writing)
-                self._call.cancel()
+                self.call.cancel()
             return
         due = self._end if self.pending is None else min(self._end, self.pending.deadline)
         if self._woken or now >= due or now - self._written >= self._keepalive:
@@ -190,24 +190,24 @@ class OpenStream:
         except Exception:
             self._error, self._ended = incident(logger, "a stream failed", {}), True
         if self._ended:
-            self._events.close()
+            self.events.close()
         self._go_on()
 
     def _take_waiting(self) -> None:
         self._woken = False
         size, now = 0, time.monotonic()
         # Until there is nothing more, events may follow that no call announces.
-        while items := self._events.poll(0):
+        while items := self.events.poll(0):
             for item in items:
-                self._unsent.append(self._encode(item))
+                self._unsent.append(self.encode(item))
                 size += len(self._unsent[-1])
             if size > _MAX_TAKEN_BYTES:
                 self._woken = True
                 break
         if items is None:
             self._ended = True
-            closing = self._events.closing
-            if closing is not None and (last := self._encode_end(closing)) is not None:
+            closing = self.events.closing
+            if closing is not None and (last := self.encode_end(closing)) is not None:
                 self._unsent.append(last)
         elif now >= self._end:
             self._ended = True
@@ -218,7 +218,7 @@ class OpenStream:
         """Send the next message, end the call, or wait for events. Does not block."""
         if len(self._unsent) > self._ended:
             self._writing = time.monotonic()
-            if self._call.send(self._unsent.popleft(), self._accepted):
+            if self.call.send(self._unsent.popleft(), self._accepted):
                 return
             self._ended = True
         if self._ended:
@@ -240,4 +240,4 @@ class OpenStream:
         try:
             self.finish(self._error)
         finally:
-            self._call.end(self._unsent.popleft() if self._unsent else None)
+            self.call.end(self._unsent.popleft() if self._unsent else None)

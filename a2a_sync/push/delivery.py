@@ -70,21 +70,19 @@ class Delivery:
     `count` is called with the outcome of each post: ``delivered``, ``failed`` or ``disabled``.
     """
 
-    _store: TaskStore
-    _webhooks: Webhooks
-    _options: PushOptions
+    store: TaskStore
+    webhooks: Webhooks
+    options: PushOptions
     _: KW_ONLY
     max_history_length: InitVar[int]
     count: InitVar[Callable[[str], None] | None] = None
 
     def __post_init__(self, max_history_length: int, count: Callable[[str], None] | None) -> None:
-        options = self._options
+        options = self.options
         self._count = count or (lambda outcome: None)
         self._outbound = Outbound(options.url_guard)
         self._sign = options.signer.token if options.signer is not None else None
-        self._notifications = Notifications(
-            self._store, max_bytes=options.max_payload_bytes, history=max_history_length
-        )
+        self._notifications = Notifications(self.store, max_bytes=options.max_payload_bytes, history=max_history_length)
 
     def deliver(self, webhook: StoredWebhook, holder: str, *, stop: Callable[[], bool]) -> Turn:
         """Claim a webhook and post its pending notifications, until none is left, a post fails or time is up.
@@ -95,7 +93,7 @@ class Delivery:
         try:
             if stop():
                 return Turn()
-            held = self._webhooks.claim(webhook, holder)
+            held = self.webhooks.claim(webhook, holder)
             return Turn() if held is None else self._deliver_pending(held, stop)
         except TaskNotFoundError:
             return Turn()
@@ -107,7 +105,7 @@ class Delivery:
         until = time.monotonic() + _MAX_TURN_SECONDS
         accepted: bool | None = None
         while True:
-            page = self._store.log(
+            page = self.store.log(
                 held.owner, held.task_id, after=max(held.cursor, 0), limit=_PAGE, max_bytes=LOG_PAGE_BYTES
             )
             for number, body in self._pending(held, page):
@@ -122,13 +120,13 @@ class Delivery:
                 if number >= page.version:
                     break
                 if time.monotonic() > until:
-                    self._webhooks.settle(held, release=True)
+                    self.webhooks.settle(held, release=True)
                     return Turn(0.0, accepted)
-                if body is not None and not self._webhooks.settle(held):
+                if body is not None and not self.webhooks.settle(held):
                     return Turn(0.0, accepted)
             if held.cursor >= page.version:
                 # A webhook that was set again, or newer entries, are for another turn.
-                return Turn(None if self._webhooks.settle(held, release=True) else 0.0, accepted)
+                return Turn(None if self.webhooks.settle(held, release=True) else 0.0, accepted)
 
     def _pending(self, held: StoredWebhook, page: LogPage) -> Iterator[Notification]:
         """The pending notifications, in order: the entries of the log, or the task where these were compacted away."""
@@ -142,15 +140,15 @@ class Delivery:
 
     def _post(self, held: StoredWebhook, number: int, body: bytes) -> _Refusal | None:
         """Post a notification; the reason where it was not accepted."""
-        if self._options.sender is not None:
-            return self._call_sender(self._options.sender, held, number, body)
+        if self.options.sender is not None:
+            return self._call_sender(self.options.sender, held, number, body)
         try:
             answer = self._outbound.request(
                 "POST",
                 held.config.url,
                 headers=self._headers(held, number, body),
                 body=body,
-                timeout=self._options.timeout,
+                timeout=self.options.timeout,
                 max_bytes=_MAX_ANSWER_BYTES,
             )
         except UnsafeURLError as refused:
@@ -171,7 +169,7 @@ class Delivery:
             config=held.config,
             headers=self._headers(held, number, body),
             body=body,
-            timeout=self._options.timeout,
+            timeout=self.options.timeout,
         )
         try:
             sender(request)
@@ -201,12 +199,12 @@ class Delivery:
         seen = refusal.reason + (refusal.hint and f" ({refusal.hint})")
         error = seen if refusal.public_reason == refusal.reason else f"{refusal.public_reason}: {seen}"
         held = replace(held, tries=tries, error=error, error_ms=now_ms)
-        if refusal.final or tries >= self._options.max_attempts:
+        if refusal.final or tries >= self.options.max_attempts:
             reason = f"{refusal.public_reason} ({tries} tries)" if tries > 1 else refusal.public_reason
             return self._disable(replace(held, disabled=reason), seen)
-        pause = _backoff(tries, refusal.retry_after, self._options)
+        pause = _backoff(tries, refusal.retry_after, self.options)
         due_ms = now_ms + int(pause * 1000)
-        if not self._webhooks.settle(replace(held, due_ms=due_ms), release=True):
+        if not self.webhooks.settle(replace(held, due_ms=due_ms), release=True):
             return Turn(0.0, False)  # it was set again meanwhile
         logger.warning(
             "webhook %s at %s did not accept a notification: %s; retry in %.0f s",
@@ -217,7 +215,7 @@ class Delivery:
         return Turn(pause, False)
 
     def _disable(self, held: StoredWebhook, seen: str) -> Turn:
-        if not self._webhooks.settle(held, release=True):
+        if not self.webhooks.settle(held, release=True):
             return Turn(0.0, False)
         where = held.id, _origin(held.config.url)
         extra = {"task_id": held.task_id}

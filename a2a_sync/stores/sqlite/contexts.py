@@ -14,10 +14,11 @@ from a2a_sync.stores.sqlite.schema import Statements
 
 @dataclass(eq=False, repr=False)
 class SQLiteContexts:
-    """The `Contexts` of an `SQLiteStore`. `held` returns the row of the task of a current token, or raises `RunRevoked`."""
+    """The `Contexts` of an `SQLiteStore`."""
 
     _database: Database
     _sql: Statements
+    #: Returns the row of the task of a current token, or raises `RunRevoked`.
     _held: Callable[[sqlite3.Connection, RunToken], HeadRow]
 
     def state(self, owner: Owner, context_id: str, name: str = STATE) -> StoredState:

@@ -16,10 +16,11 @@ from a2a_sync.stores.sqlite.schema import Statements
 
 @dataclass(eq=False, repr=False)
 class SQLiteWebhooks:
-    """The `Webhooks` of an `SQLiteStore`. `key_of` returns the key of a task, or raises `TaskNotFoundError`."""
+    """The `Webhooks` of an `SQLiteStore`."""
 
     _database: Database
     _sql: Statements
+    #: Returns the key of a task, or raises `TaskNotFoundError`.
     _key_of: Callable[[sqlite3.Connection, Owner, str], int]
 
     def put(self, owner: Owner, webhook: Webhook, *, most: int) -> None:
@@ -59,10 +60,11 @@ class SQLiteWebhooks:
         """See `Webhooks.claim`."""
         mark = (webhook.task_id, webhook.id, holder)
 
-        def find(connection: sqlite3.Connection) -> Any:
-            return connection.execute(self._sql.claimable_webhook, mark).fetchone()
+        def find(connection: sqlite3.Connection) -> Sequence[Any] | None:
+            found: Sequence[Any] | None = connection.execute(self._sql.claimable_webhook, mark).fetchone()
+            return found
 
-        def work(connection: sqlite3.Connection) -> Any:
+        def work(connection: sqlite3.Connection) -> Sequence[Any] | None:
             found = find(connection)
             if found is not None:
                 connection.execute(self._sql.claim_webhook, (holder, webhook.task_id, webhook.id))
