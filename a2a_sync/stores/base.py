@@ -34,6 +34,7 @@ __all__ = [
     "Contexts",
     "Cursor",
     "Expiry",
+    "HEAD_BYTES",
     "HeldRequest",
     "HeldRun",
     "Inspection",

@@ -375,7 +375,7 @@ class SearchedStore(MemoryStore):
 def test_searches_of_one_caller_leave_threads_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """40 connections that list 200,000 tasks with a filter: sends of other callers took seconds."""
     # One task is as many as ten thousand are otherwise.
-    monkeypatch.setattr("a2a_sync.stores.base.HEAD_BYTES", 2 * SMALL_BYTES, raising=False)
+    monkeypatch.setattr("a2a_sync.stores.base.HEAD_BYTES", 2 * SMALL_BYTES)
     store = SearchedStore()
     with A2AApp(agent, auth=caller, store=store, limits=Limits(server_threads=8)) as app:
         session = wsgi_session(app)
