@@ -187,17 +187,23 @@ class TaskQuery:
 
     @property
     def filtered(self) -> bool:
-        """Tasks of the owner have to be looked at to find those that match."""
+        """The store searches for the tasks that match, among those of a context or all of the owner."""
         return bool(self.context_id or self.state is not None or self.since_ms is not None)
 
-    def check_search(self, tasks: int) -> None:
-        """Count the heads of the `tasks` of an owner, among which the store searches, as bytes that are read.
+    def check_search(self, count: Callable[[int], int]) -> None:
+        """Count each task among which the store searches as `HEAD_BYTES` that are read.
+
+        Parameters:
+            count: returns the number of these tasks: of those of the context, where the store reads no others. It may stop at
+                its argument. Only called where the query has a filter and ``refuse_above``.
 
         Raises:
             LargeResult: they are more than ``refuse_above``; the page may take ``max_bytes`` as well.
         """
-        size = tasks * HEAD_BYTES
-        if self.refuse_above is not None and size > self.refuse_above:
+        if self.refuse_above is None or not self.filtered:
+            return
+        size = count(self.refuse_above // HEAD_BYTES + 1) * HEAD_BYTES
+        if size > self.refuse_above:
             raise LargeResult(max(size, self.max_bytes or 0))
 
 

@@ -24,7 +24,7 @@ import pytest
 from a2a_sync.errors import StoreError, TaskNotFoundError
 from a2a_sync.operations import RunRequest
 from a2a_sync.stores import open_store
-from a2a_sync.stores.base import AlreadySent, LostWorker, Owner, StoredState, TaskQuery
+from a2a_sync.stores.base import HEAD_BYTES, AlreadySent, LargeResult, LostWorker, Owner, StoredState, TaskQuery
 from a2a_sync.stores.sqlite import SQLiteStore, database, schema
 from a2a_sync.testing.storecontract import StoreContract
 from a2a_sync.testing.storecontract.making import (
@@ -753,3 +753,18 @@ def test_a_long_transaction_gives_other_processes_a_turn_before_the_next(make_st
     begin(store)
     assert len(pauses) == 1
     assert 0 < pauses[0] <= 0.02
+
+
+def test_a_context_that_is_not_sorted_at_once_counts_as_all_tasks_of_the_owner(make_store, monkeypatch):
+    """Its tasks are looked for in the order of time among all tasks."""
+    monkeypatch.setattr("a2a_sync.stores.sqlite._SORTED_AT_ONCE", 2)
+    store = make_store()
+    for context_id in ("c", "c", "other"):
+        begin(store, context_id=context_id)
+    query = TaskQuery(context_id="c", history=0, size=1, refuse_above=40 * HEAD_BYTES)
+    for _ in range(38):
+        begin(store, context_id="other")
+    assert store.list(MINE, query).total == 2
+    begin(store, context_id="c")
+    with pytest.raises(LargeResult):
+        store.list(MINE, query)

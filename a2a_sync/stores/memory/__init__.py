@@ -358,8 +358,8 @@ class MemoryStore:
             owned = self._owners.get(owner)
             if owned is None:
                 return []
-            query.check_search(len(owned.tasks))
             records = owned.of_context(query.context_id) if query.context_id else list(owned.tasks.values())
+        query.check_search(lambda most: len(records))
         if query.state is not None or query.since_ms is not None:
             records = [record for record in records if _matches(record, query)]
         return records

@@ -493,8 +493,8 @@ class PostgresStore:
             "history": wanted.history,
             "artifacts": wanted.artifacts,
         }
-        if wanted.filtered and wanted.refuse_above is not None:
-            wanted.check_search(query(connection, self._sql.count_owned, values)[0][0])
+        searched = self._sql.count_context if wanted.context_id else self._sql.count_owned
+        wanted.check_search(lambda most: query(connection, searched, values | {"most": most})[0][0])
         found = query(connection, self._sql.listing(where, total=total, bodies=bodies), values)
         (count_, *_), rest = found[0], [row[1:] for row in found if row[1] is not None]
         page = rest[: wanted.size]

@@ -435,6 +435,7 @@ class Statements:
     count_owned = (
         "SELECT coalesce(sum(tasks), 0)::bigint AS n FROM {p}accounts WHERE name = %(account)s AND scope = %(scope)b"
     )
+    count_context = "SELECT count(*) FROM (SELECT 1 FROM {p}tasks WHERE scope = %(scope)b AND context = %(context)s LIMIT %(most)s) AS found"
     largest_accounts = (
         "SELECT name FROM {p}accounts GROUP BY name HAVING sum(tasks) > 0"
         " ORDER BY sum(tasks) DESC, min(since) LIMIT 100"

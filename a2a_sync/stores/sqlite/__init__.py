@@ -361,8 +361,7 @@ class SQLiteStore:
         """See `TaskStore.list`."""
 
         def work(connection: sqlite3.Connection) -> tuple[Sequence[Reading], bool, int]:
-            if query.filtered:
-                query.check_search(self._owned(connection, owner))
+            query.check_search(lambda most: self._searched(connection, owner, query))
             total = self._total(connection, owner, query)
             found = self._page(connection, owner, query, total)
             if query.refuse_above is not None:
@@ -433,6 +432,15 @@ class SQLiteStore:
         else:
             return self._owned(connection, owner)
         return found[0] or 0 if found else 0
+
+    def _searched(self, connection: sqlite3.Connection, owner: Owner, query: TaskQuery) -> int:
+        """The number of tasks among which `_page` searches at most."""
+        if query.context_id:
+            values = (*owner, query.context_id, _SORTED_AT_ONCE + 1)
+            tasks: int = connection.execute(self._sql.in_context, values).fetchone()[0]
+            if tasks <= _SORTED_AT_ONCE:
+                return tasks
+        return self._owned(connection, owner)
 
     def _owned(self, connection: sqlite3.Connection, owner: Owner) -> int:
         """The number of tasks of an owner."""

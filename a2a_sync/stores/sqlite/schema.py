@@ -476,6 +476,10 @@ class Statements:
     )
     snapshot = "SELECT number, covered, body FROM {p}snapshots WHERE task = ?"
     in_scope = "SELECT sum(n) FROM {p}counts WHERE tenant = ? AND owner = ? AND state > '*'"
+    in_context = (
+        "SELECT count(*) FROM (SELECT 1 FROM {p}tasks INDEXED BY {p}tasks_by_context"
+        " WHERE tenant = ? AND owner = ? AND context = ? LIMIT ?)"
+    )
     in_state = "SELECT n FROM {p}counts WHERE tenant = ? AND owner = ? AND state = ?"
     beat = (
         "INSERT INTO {p}workers (id, until, lease) VALUES (?, ?, ?) ON CONFLICT (id)"

@@ -231,15 +231,24 @@ class Reading:
 
     def test_a_search_among_more_tasks_than_allowed_is_refused(self, store: Any) -> None:
         for n in range(20):
-            begin(store, task_id=f"t{n}")
+            begin(store, task_id=f"t{n}", context_id="large")
         begin(store, owner=FOREIGN[0])
-        for filters in ({"context_id": "none"}, {"state": TaskState.FAILED}, {"since_ms": next_ms() + 86_400_000}):
+        failed, later = {"state": TaskState.FAILED}, {"since_ms": next_ms() + 86_400_000}
+        for filters in (failed, later, {"context_id": "large", **failed}, {"context_id": "large", **later}):
             wanted = TaskQuery(**filters)
             assert store.list(MINE, replace(wanted, refuse_above=20 * HEAD_BYTES)).total == 0
             with pytest.raises(LargeResult) as caught:
                 store.list(MINE, replace(wanted, refuse_above=20 * HEAD_BYTES - 1, max_bytes=1_000_000))
             assert caught.value.size == 1_000_000
             assert store.list(MINE, wanted).total == 0
+
+    def test_a_search_in_a_small_context_is_not_refused(self, store: Any) -> None:
+        for n in range(30):
+            begin(store, task_id=f"t{n}", context_id="large")
+        begin(store, task_id="s", context_id="small")
+        bounded = TaskQuery(size=1, refuse_above=30 * HEAD_BYTES - 1)
+        for context_id, total in (("small", 1), ("none", 0), ("", 31)):
+            assert store.list(MINE, replace(bounded, context_id=context_id)).total == total
 
     def test_a_page_ends_early_at_its_byte_limit(self, store: Any) -> None:
         made = []
