@@ -7,6 +7,9 @@ with a fresh app and store.
 
 The table has, for each row, the smallest and the median processor time of both trees, and the median of the ratios of the pairs
 with an interval of at least 95 % (order statistics; no distribution is assumed).
+
+With ``--instructions`` Valgrind counts the machine instructions of a request instead, of the whole process without the kernel. They
+vary by less than 1 % whatever else the machine does, and say nothing about waits and caches.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import gc
 import io
 import json
 import os
+import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -34,6 +39,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: Requests of a stretch that are not measured.
 WARM = 30
+#: Requests of the two runs whose instructions are counted.
+FEW, MANY = 100, 300
 TIMEOUT = 120.0
 
 # -- a process of one tree: only what both trees have is used ----------------------------------------------------------
@@ -205,6 +212,15 @@ def serve() -> None:
             print(spent / count, flush=True)
 
 
+def repeat_call(row: str, requests: int) -> None:
+    """Make so many requests of a row, for a counter outside of the process."""
+    make, sqlite, _ = ROWS[row]
+    with tempfile.TemporaryDirectory() as folder, _app(folder, sqlite=sqlite) as app:
+        call = make(app)
+        for _ in range(requests):
+            call()
+
+
 # -- the comparison ----------------------------------------------------------------------------------------------------
 
 
@@ -235,6 +251,25 @@ class Tree:
         self._process.wait(TIMEOUT)
 
 
+def instructions(folder: Path, row: str) -> float:
+    """The instructions of a request with the package of a folder: the difference between a run with few and one with many."""
+    totals = []
+    for requests in (FEW, MANY):
+        counter = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
+        done = subprocess.run(
+            [*counter, sys.executable, __file__, "--call", row, str(requests)],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(folder), "PYTHONHASHSEED": "0"},
+            capture_output=True,
+            text=True,
+        )
+        found = re.search(r"Collected : (\d+)", done.stderr)
+        if done.returncode or found is None:
+            raise SystemExit(f"the process that counts {row!r} has failed: {done.stderr[-3000:]}")
+        totals.append(int(found[1]))
+    return (totals[1] - totals[0]) / (MANY - FEW)
+
+
 def interval(ratios: list[float]) -> tuple[float, float]:
     """The narrowest interval between two of the sorted `ratios` that holds their median with 95 %."""
     ordered, n = sorted(ratios), len(ratios)
@@ -257,22 +292,40 @@ def main() -> None:
     )
     parser.add_argument("commit", nargs="?", help="the commit to compare this tree with")
     parser.add_argument("--pairs", type=int, default=20, help="pairs of each row, at least 6 (20)")
+    parser.add_argument(
+        "--instructions", action="store_true", help="count instructions with Valgrind instead (minutes a row)"
+    )
+    parser.add_argument(
+        "--rows", nargs="+", choices=ROWS, default=[*ROWS], metavar="ROW", help="some rows, by their names"
+    )
+    parser.add_argument("--call", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--repeat", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve or options.repeat:
         (serve if options.serve else repeat)()
         return
+    if options.call:
+        repeat_call(options.call[0], int(options.call[1]))
+        return
     if not options.commit or options.pairs < 6:
         parser.error("needs a commit, and at least 6 pairs")
+    if options.instructions and shutil.which("valgrind") is None:
+        parser.error("--instructions needs the command valgrind: install the package of that name")
     with tempfile.TemporaryDirectory() as folder:
         packed = subprocess.run(
             ["git", "archive", options.commit, "a2a_sync"], cwd=ROOT, capture_output=True, check=True
         )
         with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
             archive.extractall(folder, filter="data")
+        if options.instructions:
+            print(f"| instructions of a request | {options.commit} | now | ratio |\n|---|---:|---:|---:|")
+            for row in options.rows:
+                old, new = (instructions(one, row) for one in (Path(folder), ROOT))
+                print(f"| {row} | {old:,.0f} | {new:,.0f} | {new / old:.3f} |", flush=True)
+            return
         trees = [Tree(Path(folder)), Tree(ROOT)]
-        found: dict[str, tuple[list[float], list[float]]] = {row: ([], []) for row in ROWS}
+        found: dict[str, tuple[list[float], list[float]]] = {row: ([], []) for row in options.rows}
         try:
             for pair in range(options.pairs):
                 for row, times in found.items():
