@@ -9,7 +9,7 @@ The table has, for each row, the smallest and the median processor time of both 
 with an interval of at least 95 % (order statistics; no distribution is assumed).
 
 With ``--instructions`` Valgrind counts the machine instructions of a request instead, of the whole process without the kernel. They
-vary by less than 1 % whatever else the machine does, and say nothing about waits and caches.
+vary by less than 1 % whatever else the machine does, but do not include waits and the effects of caches.
 """
 
 from __future__ import annotations
