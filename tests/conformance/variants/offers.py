@@ -114,7 +114,7 @@ def _fails_the_task(method: Any) -> Any:
     def put_off(self: Any, held: Any, refusal: Any) -> Any:
         try:
             failed = t.TaskStatusUpdateEvent(status=t.TaskStatus(state=TaskState.FAILED))
-            self._store.interrupt(held.owner, held.task_id, [failed])
+            self.store.interrupt(held.owner, held.task_id, [failed])
         except Exception:
             pass
         return method(self, held, refusal)
