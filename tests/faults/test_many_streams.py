@@ -28,37 +28,45 @@ class Streams:
 
     def __init__(self, server: LiveServer, task_ids: list[str]) -> None:
         self._selector = selectors.DefaultSelector()
+        self._address = server.address
         self._received: dict[socket.socket, bytearray] = {}
-        self._sockets: list[socket.socket] = []
+        self._task_ids: dict[socket.socket, str] = {}
         try:
             # Some at a time: a server that reads a database refuses what would wait for a connection too long.
             for number, task_id in enumerate(task_ids, 1):
-                self._open(server.address, task_id)
+                self._open(task_id)
                 if number % 200 == 0:
                     self.read(b'"task":', 120)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, address: tuple[str, int], task_id: str) -> None:
+    def _open(self, task_id: str) -> socket.socket:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}).encode()
         head = (
-            f"POST / HTTP/1.1\r\nHost: {address[0]}\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
+            f"POST / HTTP/1.1\r\nHost: {self._address[0]}\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
             f"Accept: text/event-stream\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         )
-        one = socket.create_connection(address, timeout=60)
+        one = socket.create_connection(self._address, timeout=60)
         one.sendall(head.encode() + body)
         one.setblocking(False)
         self._received[one] = bytearray()
-        self._sockets.append(one)
+        self._task_ids[one] = task_id
         self._selector.register(one, selectors.EVENT_READ)
+        return one
+
+    def _open_again(self, one: socket.socket) -> socket.socket:
+        """Open a stream that a busy server has refused, as a client does."""
+        one.close()
+        del self._received[one]
+        return self._open(self._task_ids.pop(one))
 
     def read(self, enough: bytes, seconds: float) -> float:
         """Read until every stream has received `enough`, or has ended if it is empty; return the seconds it took."""
         began = time.monotonic()
-        left = {one for one in self._sockets if not enough or enough not in self._received[one]}
+        left = {one for one in self._received if not enough or enough not in self._received[one]}
         while left:
-            assert time.monotonic() - began < seconds, f"{len(left)} of {len(self._sockets)} streams are left"
+            assert time.monotonic() - began < seconds, f"{len(left)} of {len(self._received)} streams are left"
             for key, _ in self._selector.select(1.0):
                 one = key.fileobj
                 assert isinstance(one, socket.socket)
@@ -66,6 +74,10 @@ class Streams:
                 self._received[one] += data
                 if not data:
                     self._selector.unregister(one)
+                    if enough and self._received[one].startswith(b"HTTP/1.1 503"):
+                        left.remove(one)
+                        left.add(self._open_again(one))
+                        continue
                     assert not enough, bytes(self._received[one])
                 if not data or (enough and enough in self._received[one]):
                     left.discard(one)
@@ -76,7 +88,7 @@ class Streams:
         return [bytes(received) for received in self._received.values()]
 
     def close(self) -> None:
-        for one in self._sockets:
+        for one in self._received:
             one.close()
         self._selector.close()
 
