@@ -15,10 +15,9 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from a2a_sync import errors as e
 from a2a_sync import operations as o
-from a2a_sync.bindings.jsonrpc import load_answer
 from a2a_sync.bindings.routes import TENANT, RouteMatch, write_path
 from a2a_sync.codec import Codec, DecodeError
-from a2a_sync.codec.base import has_long_texts
+from a2a_sync.codec.base import has_long_texts, load_answer
 from a2a_sync.codec.records import camel
 from a2a_sync.jsontext import dumps, loads
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from a2a_sync.codec import Codec, DecodeError
-from a2a_sync.codec.base import has_long_texts
+from a2a_sync.codec.base import has_long_texts, load_answer
 from a2a_sync.errors import AgentError, InvalidParamsError, InvalidRequestError, JSONParseError
-from a2a_sync.jsontext import MAX_ANSWER_DEPTH, dumps, loads
+from a2a_sync.jsontext import dumps, loads
 from a2a_sync.limits import MAX_ID_LENGTH
 
 #: An id is given back as it came.
@@ -120,18 +120,6 @@ def write_request(id: RpcId, method: str, params: Any) -> bytes:
         ValueError: JSON cannot represent the params.
     """
     return dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-
-
-def load_answer(body: bytes | str) -> Any:
-    """The JSON that a server sent.
-
-    Raises:
-        DecodeError: it is not JSON.
-    """
-    try:
-        return loads(body, max_depth=MAX_ANSWER_DEPTH)
-    except JSONParseError as error:
-        raise DecodeError(error.message) from None
 
 
 def read_response(body: bytes | str, codec: Codec) -> Any:

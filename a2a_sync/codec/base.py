@@ -15,10 +15,11 @@ from a2a_sync.errors import (
     AgentError,
     FieldViolation,
     InvalidParamsError,
+    JSONParseError,
     UnsupportedOperationError,
     error_from_wire,
 )
-from a2a_sync.jsontext import LONG_TEXT, MAX_EVENT_DEPTH, dumps
+from a2a_sync.jsontext import LONG_TEXT, MAX_ANSWER_DEPTH, MAX_EVENT_DEPTH, dumps, loads
 from a2a_sync.lifecycle import Entry
 from a2a_sync.operations import AnyOperation, StreamItem
 
@@ -213,6 +214,18 @@ def _seconds(value: Any) -> float | None:
     except ValueError:
         return None
     return seconds if 0 <= seconds < 1e9 else None
+
+
+def load_answer(body: bytes | str) -> Any:
+    """The JSON that a server sent.
+
+    Raises:
+        DecodeError: it is not JSON.
+    """
+    try:
+        return loads(body, max_depth=MAX_ANSWER_DEPTH)
+    except JSONParseError as error:
+        raise DecodeError(error.message) from None
 
 
 def has_long_texts(result: Any) -> bool:

@@ -6,6 +6,7 @@ passed that selects one of several agents.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -362,19 +363,23 @@ class AgentRegistry(Closes):
         for agent in missing:
             if not agent.remote:
                 self._read_card(agent)
-        now = self._clock()
-        self._read_cards([agent for agent in missing if agent.remote and agent._card_retry_at <= now])
+        self._read_cards([agent for agent in missing if agent.remote])
 
     @run_on_gevent_hub
     def _read_cards(self, agents: list[RegisteredAgent], *, refresh: bool = False) -> list[RegisteredAgent]:
-        """Read the cards of remote agents, many at once; the agents that answered."""
-        readings = [self._reading(agent, refresh) for agent in agents]
-        return [agent for agent, reading in zip(agents, readings, strict=True) if reading.result()]
+        """Read the cards of remote agents, many at once; with `refresh` those too that may not be requested yet.
 
-    def _reading(self, agent: RegisteredAgent, refresh: bool) -> Future[bool]:
-        """The read of a card, which another thread may have started."""
+        Returns the agents that answered.
+        """
+        now = math.inf if refresh else self._clock()
+        readings = [(agent, self._reading(agent, now, refresh)) for agent in agents]
+        return [agent for agent, reading in readings if reading is not None and reading.result()]
+
+    def _reading(self, agent: RegisteredAgent, now: float, refresh: bool) -> Future[bool] | None:
+        """The read of a card, which another thread may have started; None where the card may not be requested at `now`."""
         with self._lock:
-            if agent._reading is None:
+            # A read that fails postpones the next one before it ends, so a thread that comes too late for it starts none.
+            if agent._reading is None and agent._card_retry_at <= now:
                 self._readers = self._readers or ThreadPoolExecutor(_MAX_READERS, "a2a-cards")
                 agent._reading = self._readers.submit(copy_context().run, self._read_card, agent, refresh)
             return agent._reading

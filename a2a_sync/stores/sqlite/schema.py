@@ -186,6 +186,7 @@ _SINCE = {
         f"UPDATE {{p}}counts SET stored = stored + (SELECT ifnull(sum(length(body)), 0) FROM {{p}}states AS state"
         f" WHERE {_caller('state.owner')} = {{p}}counts.owner) WHERE state = '*'",
         "CREATE INDEX {p}accounts_by_rank ON {p}counts (rank DESC, since_ms) WHERE state = '*'",
+        # Only files of versions before have this index and the two triggers.
         "DROP INDEX IF EXISTS {p}tasks_to_forget",
         f"CREATE INDEX {{p}}tasks_to_forget ON {{p}}tasks ({_caller('owner')}, ended DESC, rest_ms)"
         " WHERE token IS NULL",
