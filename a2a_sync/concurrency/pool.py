@@ -7,14 +7,18 @@ reserved before anything is stored, so a request that a full pool refuses leaves
 from __future__ import annotations
 
 import itertools
+import os
 import queue
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from a2a_sync.concurrency.fork import renew_per_process
+from a2a_sync.concurrency.gevent import patched
 from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.errors import OverloadedError
 from a2a_sync.telemetry.logs import get_logger
@@ -76,6 +80,7 @@ class WorkerPool:
         name: prefix of the names of the threads.
         idle: seconds after which a thread without a job ends.
         quotas: bounds what each owner holds of threads and queue.
+        preempts: its threads may interrupt another thread of the same core when they become runnable.
     """
 
     threads: int
@@ -84,6 +89,7 @@ class WorkerPool:
     name: str = "a2a-run"
     idle: float = 30.0
     quotas: Quotas | None = None
+    preempts: bool = True
 
     def __post_init__(self) -> None:
         self._closed = False
@@ -273,6 +279,8 @@ class WorkerPool:
                     return None
 
     def _work(self, slot: Slot) -> None:
+        if not self.preempts:
+            _never_preempt()
         current: Slot | None = slot
         while current is not None:
             try:
@@ -289,6 +297,16 @@ class WorkerPool:
             idle, self._idle = self._idle, 0
             for _ in range(idle):
                 self._jobs.put(None)
+
+
+def _never_preempt() -> None:
+    """On Linux, give this thread, and what it starts, the scheduling policy ``SCHED_BATCH`` (sched(7))."""
+    if sys.platform == "linux" and not patched():
+        # A sandbox may forbid it.
+        with suppress(OSError):
+            # Another policy is the choice of the operator.
+            if os.sched_getscheduler(0) == os.SCHED_OTHER:
+                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _nothing() -> None:

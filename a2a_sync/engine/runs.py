@@ -110,6 +110,9 @@ class RunManager(Component):
             max_queued=limits.max_queued_runs,
             max_abandoned=limits.max_abandoned_threads,
             quotas=quotas,
+            # A thread that is about to write a response releases the interpreter lock first: a run that gets both the lock and the
+            # core then delays the first event of its own stream until it ends.
+            preempts=False,
         )
         self._dispatcher = None
         if job_queue is not None:

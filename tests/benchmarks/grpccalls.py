@@ -46,10 +46,10 @@ def grpc_binding() -> Iterator[Row]:
 class GRPCServer(Server):
     """A server that is called over gRPC."""
 
-    def _try(self) -> None:
+    def _try(self, seconds: float) -> None:
         with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
             try:
-                grpc.channel_ready_future(channel).result(1.0)
+                grpc.channel_ready_future(channel).result(min(seconds, 1.0))
             except grpc.FutureTimeoutError:
                 raise OSError("it does not listen yet") from None
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import queue
 import random
+import sys
 import threading
 
 import pytest
 
+from a2a_sync.concurrency.gevent import patched
 from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.errors import OverloadedError
 from tests.engine import TIMEOUT, Gate, eventually, in_child
@@ -241,6 +245,32 @@ def test_places_are_kept_count_of_when_everything_happens_at_once():
 
 
 # -- threads come and go ------------------------------------------------------------------------------------------------
+
+
+def policies(pool):
+    """The scheduling policies of a thread of the pool and of this thread."""
+    found = queue.SimpleQueue()
+    pool.reserve().submit(lambda: found.put(os.sched_getscheduler(0)))
+    return found.get(timeout=TIMEOUT), os.sched_getscheduler(0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="scheduling policies of Linux")
+def test_threads_that_do_not_preempt_others_have_a_policy_of_their_own():
+    usual = os.sched_getscheduler(0)
+    # Greenlets share one thread, and its policy is left alone.
+    expected = usual if patched() else os.SCHED_BATCH
+    assert policies(pool_of(preempts=False)) == (expected, usual)
+    assert policies(pool_of()) == (usual, usual)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="scheduling policies of Linux")
+def test_a_sandbox_that_forbids_policies_leaves_the_usual_one(monkeypatch):
+    def forbidden(*_):
+        raise PermissionError(errno.EPERM, "not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", forbidden)
+    usual = os.sched_getscheduler(0)
+    assert policies(pool_of(preempts=False)) == (usual, usual)
 
 
 def test_idle_threads_leave_and_new_ones_come():

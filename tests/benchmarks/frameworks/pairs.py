@@ -109,10 +109,10 @@ class Compared(Server):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}{self.path}"
 
-    def _try(self) -> None:
+    def _try(self, seconds: float) -> None:
         address = self.url.rstrip("/") + "/.well-known/agent-card.json"
         request = urllib.request.Request(address, headers=AUTHORIZATION)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=min(seconds, 10.0)) as answer:
             card = json.load(answer)
         interfaces = card.get("supportedInterfaces") or [{}]
         self.version = interfaces[0].get("protocolVersion") or card.get("protocolVersion") or "1.0"
