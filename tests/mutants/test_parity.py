@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -13,24 +16,42 @@ from tests.mutants.broken import MUTANTS
 from tests.parity.ids import IDS
 
 pytestmark = pytest.mark.timeout(300)
+COMMAND = [sys.executable, "-m", "tests.mutants"]
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.mutants", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+Results = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def result_of() -> Iterator[Results]:
+    """What the command reports of a defect; the first call starts it for all of them, and a repeated call for one."""
+    reported: dict[str, dict[str, Any]] = {}
+
+    def result(name: str) -> dict[str, Any]:
+        if name in reported:
+            return dict(json.loads(subprocess.check_output([*COMMAND, name], cwd=ROOT)))
+        for line in process.stdout or ():
+            found = json.loads(line)
+            reported[found["name"]] = found
+            if found["name"] == name:
+                break
+        return reported[name]
+
+    with subprocess.Popen([*COMMAND, *MUTANTS], cwd=ROOT, stdout=subprocess.PIPE) as process:
+        yield result
+        process.kill()
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_the_tests_of_the_row_detect_the_defect(name: str) -> None:
-    ended = run(name)
-    output = f"{ended.stdout[-2000:]}\n{ended.stderr[-2000:]}"
-    assert ended.returncode == pytest.ExitCode.TESTS_FAILED, output
-    assert re.search(r"^\d+ failed", ended.stdout, re.M), output
+def test_the_tests_of_the_row_detect_the_defect(name: str, result_of: Results) -> None:
+    result = result_of(name)
+    assert result["code"] == pytest.ExitCode.TESTS_FAILED, result["output"]
+    assert re.search(r"^\d+ failed", result["output"], re.M), result["output"]
 
 
 def test_all_rows_pass_without_a_defect() -> None:
-    ended = run()
-    assert ended.returncode == pytest.ExitCode.OK, f"{ended.stdout[-2000:]}\n{ended.stderr[-2000:]}"
+    done = subprocess.run(COMMAND, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == pytest.ExitCode.OK, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
 
 
 def test_each_defect_names_an_existing_row() -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from tests.live import ROOT
 from tests.pages import Block, read
+from tests.typing import MYPY
 
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/tutorial/*.md")), *sorted(ROOT.glob("docs/howto/*.md"))]
 ENVIRONMENT = {**os.environ, "MYPYPATH": str(ROOT), "PYTHONPATH": str(ROOT)}
@@ -60,19 +61,13 @@ def _needs_absent_framework(block: Block) -> bool:
     return any(find_spec(package) is None for package in needed)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("mypy-cache")
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_code_of_a_page_passes_mypy_strict(page: Path, tmp_path: Path, cache: Path) -> None:
+def test_the_code_of_a_page_passes_mypy_strict(page: Path, tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed (the extra dev)")
     if not write(page, tmp_path):
         return
-    command = [sys.executable, "-m", "mypy", "--config-file=", "--strict", f"--cache-dir={cache}"]
-    command += ["--follow-imports=silent", "--ignore-missing-imports", "."]
+    command = [sys.executable, "-m", "mypy", *MYPY, "."]
     done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -105,7 +100,7 @@ def test_a_page_with_an_error_is_reported_with_its_line(checker: str, tmp_path: 
         '# Wrong\n\n```python\nfrom a2a_sync import Client\n\nClient("http://a.test").send("x").state\n```\n'
     )
     assert write(page, tmp_path / "code")
-    options = ["--config-file=", "--strict"] if checker == "mypy" else ["--pythonpath", sys.executable]
+    options = MYPY if checker == "mypy" else ("--pythonpath", sys.executable)
     done = subprocess.run(
         [sys.executable, "-m", checker, *options, "code/page.py"],
         cwd=tmp_path,

@@ -12,6 +12,7 @@ import pytest
 
 import a2a_sync
 from tests.live import ROOT
+from tests.typing import MYPY
 
 REPLIES = """
 from typing import assert_never
@@ -109,7 +110,7 @@ def check(checker: str, source: Path, folder: Path) -> str:
     pytest.importorskip(checker, reason=f"{checker} is not installed (the extra dev)")
     command = [sys.executable, "-m", checker]
     if checker == "mypy":
-        command += ["--config-file=", "--strict", f"--cache-dir={folder}", "--follow-imports=silent"]
+        command += MYPY
     else:
         command += ["--pythonpath", sys.executable]
     environment = {**os.environ, "MYPYPATH": str(ROOT), "PYTHONPATH": str(ROOT)}
