@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextvars
 import logging
+import os
+import sys
 import threading
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from a2a_sync import A2AApp, Agent, Client, InputRequired
 from a2a_sync import operations as op
 from a2a_sync.agent.executor import TaskCancelled
+from a2a_sync.concurrency.gevent import patched
 from a2a_sync.errors import OverloadedError, StoreError, TaskNotCancelableError, TaskNotFoundError
 from a2a_sync.operations import Principal
 from a2a_sync.stores.base import Owner
@@ -117,6 +120,15 @@ def test_each_run_has_a_copy_of_its_callers_context_variables(serve):
     tenant.set("acme")
     assert served.send().text == "acme"
     assert tenant.get() == "acme"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="this policy exists on Linux")
+def test_a_run_does_not_preempt_the_thread_that_writes_its_first_event(serve):
+    usual = os.sched_getscheduler(0)
+    policy = int(serve(lambda message, context: str(os.sched_getscheduler(0))).send().text)
+    # Greenlets share one thread, and its policy is left alone, as one that the operator has chosen.
+    assert policy == (os.SCHED_BATCH if usual == os.SCHED_OTHER and not patched() else usual)
+    assert os.sched_getscheduler(0) == usual
 
 
 # -- runs within runs ---------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from a2a_sync.stores.base import Owner, RunToken, StartedRun
 from tests.hostile.mutations import ASKED, FINISHED, TOKEN, HttpRequest
 from tests.wsgi import Answer, Peer, message
 
-EXAMPLES = 2500
+EXAMPLES = 5000
 
 
 class Echo(Agent):

@@ -1,4 +1,4 @@
-"""2,500 damaged requests of each version: each is accepted or gets an error, and only accepted ones write."""
+"""Five thousand damaged requests of each version: each is accepted or gets an error, and only accepted ones write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""2,500 damaged requests of HTTP+JSON in each version: paths, queries, headers and bodies."""
+"""Five thousand damaged requests of HTTP+JSON in each version: paths, queries, headers and bodies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Many URLs: every function that parses one must agree with the connection that is made for it.
 
-The default is 50,000 URLs; the environment variable ``A2A_TEST_URLS`` sets another count. ``make fuzz-urls`` runs a million in ten
+The default is 100,000 URLs; the environment variable ``A2A_TEST_URLS`` sets another count. ``make fuzz-urls`` runs a million in ten
 minutes.
 """
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.hostile.test_urls import differ
 
-COUNT = int(os.environ.get("A2A_TEST_URLS", "50000")) // 10
+COUNT = int(os.environ.get("A2A_TEST_URLS", "100000")) // 10
 
 
 @pytest.mark.timeout(1200)

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import tempfile
+import traceback
 from typing import IO
 
 import pytest
@@ -48,6 +49,8 @@ def in_fork(name: str, output: IO[bytes]) -> int:
     code = 70
     try:
         code = int(run_row(name))
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         os._exit(code)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,14 +19,14 @@ from tests.parity.ids import IDS
 
 pytestmark = pytest.mark.timeout(300)
 COMMAND = [sys.executable, "-m", "tests.mutants"]
-
-
 Results = Callable[[str], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def result_of() -> Iterator[Results]:
-    """What the command reports of a defect; the first call starts it for all of them, and a repeated call for one."""
+def result_of(request: pytest.FixtureRequest) -> Iterator[Results]:
+    """What the command reports of a defect. It runs once for all selected ones, and again for one that is requested again."""
+    items = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path == request.path]
+    names = [item.callspec.params["name"] for item in items if hasattr(item, "callspec")]
     reported: dict[str, dict[str, Any]] = {}
 
     def result(name: str) -> dict[str, Any]:
@@ -37,9 +39,10 @@ def result_of() -> Iterator[Results]:
                 break
         return reported[name]
 
-    with subprocess.Popen([*COMMAND, *MUTANTS], cwd=ROOT, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen([*COMMAND, *names], cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True) as process:
         yield result
-        process.kill()
+        # It and the fork that it waits for.
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
