@@ -30,21 +30,33 @@ HERE = Path(__file__).parent
 DESKTOP, PHONE = {"width": 1300, "height": 900}, {"width": 390, "height": 844}
 
 
-def chromium() -> str:
-    """The path of the browser, or ``""``."""
-    return os.environ.get("A2A_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or ""
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Any]:
+    library = pytest.importorskip("playwright.sync_api", reason="Playwright is missing (make console-tests)")
+    with library.sync_playwright() as running:
+        yield running
+
+
+def launch(playwright: Any, *names: str) -> Iterator[Any]:
+    """The browser that ``A2A_CHROMIUM`` names, or the first of these that is installed."""
+    path = os.environ.get("A2A_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if not path:
+        pytest.skip(f"there is no Chromium: apt-get install {names[0]}, or name one in A2A_CHROMIUM")
+    opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is missing (make console-tests)")
-    path = chromium()
-    if not path:
-        pytest.skip("there is no Chromium: apt-get install chromium, or name one in A2A_CHROMIUM")
-    with playwright.sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+def browser(playwright: Any) -> Iterator[Any]:
+    # The build without windows takes two thirds of the processor time.
+    yield from launch(playwright, "chromium-headless-shell", "chromium", "chromium-browser")
+
+
+@pytest.fixture(scope="session")
+def browser_with_viewer(playwright: Any) -> Iterator[Any]:
+    """The build that shows PDF documents."""
+    yield from launch(playwright, "chromium", "chromium-browser")
 
 
 class Visit:
@@ -64,6 +76,11 @@ class Visit:
     def go(self, path: str) -> Any:
         """Open a path of the server."""
         return self.page.goto(self.url + path)
+
+    def follow(self, link: str) -> None:
+        """Click what opens another page, and wait until it is loaded."""
+        with self.page.expect_navigation():
+            self.page.click(link)
 
     def log_in(self) -> None:
         """Open a fresh login link."""
@@ -106,6 +123,16 @@ class Visit:
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Callable[..., Visit]]:
     """Opens a window of its own at the server with an address: ``visit(url, dark=True)``."""
+    yield from windows(browser)
+
+
+@pytest.fixture
+def visit_with_viewer(browser_with_viewer: Any) -> Iterator[Callable[..., Visit]]:
+    """Like `visit`, in a browser that shows PDF documents."""
+    yield from windows(browser_with_viewer)
+
+
+def windows(browser: Any) -> Iterator[Callable[..., Visit]]:
     contexts = []
 
     def open_window(

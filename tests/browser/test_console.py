@@ -971,7 +971,7 @@ def test_text_files_are_shown_as_what_they_contain(visit: Window, story: str) ->
 
 
 def test_the_pages_of_a_document_are_shown_when_they_are_asked_for(
-    visit: Window, monkeypatch: pytest.MonkeyPatch
+    visit_with_viewer: Window, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     reached: list[str] = []
@@ -983,7 +983,7 @@ def test_the_pages_of_a_document_are_shown_when_they_are_asked_for(
             return app(environ, start_response)
 
         with listening(counting) as url:
-            window = visit(url)
+            window = visit_with_viewer(url)
             window.log_in()
             asked: list[Any] = []
             window.page.on("request", lambda request: asked.append(request) if "/file?" in request.url else None)
@@ -1005,8 +1005,8 @@ def test_the_pages_of_a_document_are_shown_when_they_are_asked_for(
             assert len(reached) == 1
 
 
-def test_documents_of_an_agent_lead_nowhere(visit: Window, story: str) -> None:
-    window = visit(story)
+def test_documents_of_an_agent_lead_nowhere(visit_with_viewer: Window, story: str) -> None:
+    window = visit_with_viewer(story)
     window.log_in()
     window.send("hostile documents")
     window.wait_state("completed")

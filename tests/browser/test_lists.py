@@ -52,31 +52,31 @@ def test_the_list_of_tasks_is_filtered_by_context_owner_and_time_and_paged(visit
         window.go("/console/")
         window.page.fill("[name=secret]", "root")
         window.page.press("[name=secret]", "Enter")
-        window.page.click("nav >> text=Tasks")
+        window.follow("nav >> text=Tasks")
         pages = [listed(window)]
         while window.page.locator("text=Older").count():
-            window.page.click("text=Older")
+            window.follow("text=Older")
             pages.append(listed(window))
         assert [one for page in pages for one in page] == newest
         assert len(pages) == 3
-        window.page.click("text=Newest")
+        window.follow("text=Newest")
         assert listed(window) == pages[0]
         window.page.fill("#owner", "bob")
-        window.page.click("text=Filter")
+        window.follow("text=Filter")
         assert listed(window) == newest[:2]
         window.page.select_option("#period", "hour")
-        window.page.click("text=Filter")
+        window.follow("text=Filter")
         assert listed(window) == made["bob"][1:]
         window.page.select_option("#period", "day")
-        window.page.click("text=Filter")
+        window.follow("text=Filter")
         assert listed(window) == newest[:2]
-        window.page.click("tbody tr:last-child a")
+        window.follow("tbody tr:last-child a")
         window.page.wait_for_selector("#live")
-        window.page.click("aside.card a")
+        window.follow("aside.card a")
         assert listed(window) == made["bob"][:1]
         assert window.page.input_value("#context")
         window.page.fill("#context", "no such context")
-        window.page.click("text=Filter")
+        window.follow("text=Filter")
         assert window.page.inner_text("tbody") == "No task matches."
         window.check_access()
         window.check()
@@ -104,7 +104,7 @@ def test_100_000_tasks_are_paged_forward_and_back_as_fast_as_1_000(
             url = servers.enter_context(served(A2AApp(agent, store=f"sqlite:///{store}", console=True)))
             window = visit(url)
             window.log_in()
-            window.page.click("nav >> text=Tasks")
+            window.follow("nav >> text=Tasks")
             windows.append(window)
         times: dict[Visit, list[float]] = {window: [] for window in windows}
         # In turn, so that both meet the same machine.
@@ -112,7 +112,7 @@ def test_100_000_tasks_are_paged_forward_and_back_as_fast_as_1_000(
             pages: dict[Visit, list[list[str]]] = {window: [listed(window)] for window in windows}
             for _ in range(5):
                 for window in windows:
-                    window.page.click("text=Older")
+                    window.follow("text=Older")
                     pages[window].append(listed(window))
                     times[window].append(took(window))
             for window in windows:
@@ -127,13 +127,13 @@ def test_100_000_tasks_are_paged_forward_and_back_as_fast_as_1_000(
                 for window in windows:
                     window.page.select_option("#state", "completed")
                     window.page.fill("#owner", "ada")
-                    window.page.click("text=Filter")
+                    window.follow("text=Filter")
                     assert set(window.page.locator("tbody td:nth-child(4)").all_inner_texts()) == {"ada"}
         ratio = median(times[windows[0]]) / median(times[windows[1]])
         sys.stdout.write(f"100,000 tasks to 1,000: {ratio:.2f}, {median(times[windows[0]]):.1f} ms\n")
         assert ratio < 2
         # Two of the three oldest tasks, behind all others.
-        windows[0].page.click(".choice:has-text('failed')")
+        windows[0].follow(".choice:has-text('failed')")
         assert windows[0].page.locator("tbody .pill").all_inner_texts() == ["failed"] * 2
         assert windows[0].page.inner_text(".choice:has-text('all')") == f"all {MANY}"
         windows[0].check_access()
@@ -148,7 +148,7 @@ def test_a_task_that_an_agent_elsewhere_lists_is_opened_and_followed(visit: Wind
         window.log_in()
         window.page.click("text=Tasks that the agent lists")
         window.page.select_option("#state", "input-required")
-        window.page.click("text=Filter")
+        window.follow("text=Filter")
         window.check_access()
         window.page.click(f"[aria-label='Open {task.id}']")
         window.wait_state("input-required")
