@@ -24,9 +24,11 @@ class ArtifactWriter:
     thread-safe: threads that write concurrently need a writer each.
     """
 
-    def __init__(self, emit: Callable[..., None], template: Artifact) -> None:
+    def __init__(self, emit: Callable[..., None], template: Artifact, task_id: str, context_id: str) -> None:
         self._emit = emit
         self._template = template
+        self._task_id = task_id
+        self._context_id = context_id
         self._begun = False
         self._done = False
         self._parts: list[Part] = []
@@ -109,7 +111,13 @@ class ArtifactWriter:
             artifact = Artifact(artifact_id=self._template.artifact_id, parts=parts)
         else:
             artifact = replace(self._template, parts=parts)
-        return TaskArtifactUpdateEvent(artifact=artifact, append=append, last_chunk=last_chunk)
+        return TaskArtifactUpdateEvent(
+            task_id=self._task_id,
+            context_id=self._context_id,
+            artifact=artifact,
+            append=append,
+            last_chunk=last_chunk,
+        )
 
     def __enter__(self) -> ArtifactWriter:
         return self

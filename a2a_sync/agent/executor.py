@@ -437,7 +437,7 @@ class RequestContext:
         template = Artifact(
             parts=(), artifact_id=artifact_id or new_id(), name=name, description=description, metadata=metadata or {}
         )
-        return ArtifactWriter(self.emit, template)
+        return ArtifactWriter(self.emit, template, self.task_id, self.context_id)
 
     def agent_message(self, content: Content) -> Message:
         """A message of the agent in this task, from text, a part, a list of them, or another message."""

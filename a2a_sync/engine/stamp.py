@@ -136,6 +136,9 @@ class Stamp:
         # An append to an unknown artifact is accepted from an agent and stored as a new one, as readers have nothing to append to.
         append = event.append and self._known(artifact.artifact_id)
         self._new_artifacts.add(artifact.artifact_id)
+        ours = event.task_id == self._task_id and event.context_id == self._context_id
+        if ours and artifact is event.artifact and append is event.append:
+            return event
         return TaskArtifactUpdateEvent(
             task_id=self._task_id,
             context_id=self._context_id,
