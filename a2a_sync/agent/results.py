@@ -106,6 +106,8 @@ def _is_data(value: object) -> bool:
 
 def _as_content(value: Any) -> tuple[Part, ...]:
     """The parts of a result: of text, parts, data, and lists of these."""
+    if isinstance(value, str):
+        return to_parts(value)
     if _is_data(value):
         return (DataPart.of(value),)
     if isinstance(value, (list, tuple)):
@@ -163,6 +165,8 @@ class ChunkStream:
             self._context.emit(self._event(item)) if item != "" else None
 
     def _event(self, item: Any) -> Event:
+        if isinstance(item, str):
+            return self._text_writer().piece(item)
         if isinstance(item, (*_EVENTS, Message)):
             return item
         if isinstance(item, Artifact):
