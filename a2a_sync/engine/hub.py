@@ -215,14 +215,19 @@ class Signal:
         self._signal = threading.Lock()
         self._signal.acquire()
 
-    def hint(self) -> None:
+    def wake(self) -> None:
         """Wake what waits now, or next."""
-        try:
-            self._signal.release()
-        except RuntimeError:
-            pass  # it is set already
+        if self._signal.locked():
+            try:
+                self._signal.release()
+            except RuntimeError:
+                pass  # another thread has set it meanwhile
         if self.on_wake is not None:
             self.on_wake()
+
+    def hint(self) -> None:
+        """As `wake`."""
+        self.wake()
 
     def wait(self, timeout: float) -> bool:
         """Block for at most `timeout` seconds; True after a wake-up. May be called again."""
@@ -377,10 +382,6 @@ class Subscription(Signal):
     def read_log(self, after: int, load: Callable[[], LogPage]) -> LogPage:
         """See `EventHub.read_log`."""
         return self._hub.read_log(self.task_id, after, load)
-
-    def wake(self) -> None:
-        """Wake a `take` that is blocked now."""
-        super().hint()
 
     def close(self) -> None:
         self._hub.remove(self.task_id, self)

@@ -278,7 +278,7 @@ def test_a_queue_that_was_emptied_in_the_moment_it_overflowed_wakes_its_reader(l
     class Signal:
         """Says when the reader waits."""
 
-        release = subscription._signal.release
+        locked, release = subscription._signal.locked, subscription._signal.release
 
         def acquire(self, *, timeout):
             waits.set()
