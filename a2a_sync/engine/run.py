@@ -224,7 +224,8 @@ class Run:
                 self._refuse_if_over(events)
                 if self._flush_error is not None:
                     self._raise_flush_error()
-                self.begin(ready=True)
+                if self.started is None:
+                    self.begin(ready=True)
                 stamped = self._stamp(events)
                 state = check(self.state, stamped)
                 self._append(stamped, end=end_run(stamped))

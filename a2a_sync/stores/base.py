@@ -8,7 +8,7 @@ called from any thread, takes no callbacks and holds no lock when it returns.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -107,8 +107,7 @@ class RunToken(NamedTuple):
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskHead:
+class TaskHead(NamedTuple):
     """A task without its log. ``version`` is the highest entry number; ``running`` says that a run holds the token.
 
     Of the entries up to ``compacted`` only the messages are left: what streamed then cannot be replayed.
@@ -904,8 +903,7 @@ class TaskStore(Protocol):
 # -- what all stores share ----------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The effect of a batch of events on the head of a task.
 
     ``status`` is the newest one (None: unchanged), ``metadata`` is what status events add to that of the task, ``messages``
@@ -913,26 +911,29 @@ class Outcome:
     run.
     """
 
-    status: TaskStatus | None = None
-    metadata: dict[str, JSON] = field(default_factory=dict)
-    messages: int = 0
-    artifacts: int = 0
-    ends: bool = False
+    status: TaskStatus | None
+    metadata: dict[str, JSON]
+    messages: int
+    artifacts: int
+    ends: bool
 
 
 def outcome(events: Iterable[LogEvent]) -> Outcome:
     """The effect of `events` in their order."""
-    result = Outcome()
+    status: TaskStatus | None = None
+    metadata: dict[str, JSON] = {}
+    messages = artifacts = 0
+    ends = False
     for event in events:
         if isinstance(event, TaskStatusUpdateEvent):
-            result.status = event.status
-            result.metadata.update(event.metadata)
-            result.ends = result.ends or ends_run(event)
+            status = event.status
+            metadata.update(event.metadata)
+            ends = ends or ends_run(event)
         elif isinstance(event, TaskArtifactUpdateEvent):
-            result.artifacts += 1
+            artifacts += 1
         else:
-            result.messages += 1
-    return result
+            messages += 1
+    return Outcome(status, metadata, messages, artifacts, ends)
 
 
 def folded(head: TaskHead, history: Iterable[Message], artifacts: ArtifactFold) -> Task:

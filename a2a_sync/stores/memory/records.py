@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from a2a_sync.concurrency import clock
@@ -225,7 +225,7 @@ class Record:
         new_messages = ((first + n, event, self._time(n)) for n, event in enumerate(events) if event[0] == MESSAGE)
         messages = (*self.base.messages, *new_messages)
         base = Base(messages, self._fold_artifacts(head).artifacts())
-        new = Record(self.owned, replace(head, compacted=head.version), self.created, base)
+        new = Record(self.owned, head._replace(compacted=head.version), self.created, base)
         new.messages, new.artifacts, new.order = self.messages, self.artifacts, self.order
         new.rest, new.keys = self.rest, self.keys
         new.bytes = sum(map(message_size, new.messages_before(head))) + sum(map(artifact_size, base.artifacts))
