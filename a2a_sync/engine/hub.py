@@ -476,10 +476,11 @@ class TaskEventStream:
     def _take(self, timeout: float) -> list[StreamItem]:
         entries, ended, missed = self._subscription.take(timeout)
         fresh = [entry for entry in entries if entry.number > self.cursor]
-        following = range(self.cursor + 1, self.cursor + 1 + len(fresh))
-        joined = [entry.number for entry in fresh] == list(following)
-        if missed or not joined or self._subscription.stopped:
+        if missed or self._subscription.stopped:
             return self._catch_up()
+        for number, entry in enumerate(fresh, self.cursor + 1):
+            if entry.number != number:
+                return self._catch_up()
         items = self._accept(fresh)
         if ended and not self._ended:
             # An end without an entry that ends the run may be that of the run before: the log has the answer.
