@@ -43,7 +43,7 @@ FEATURES = (
             "agent.asynchronous": "_AsyncTask._stop_timer _AsyncTask._wake_in_time batches",
             "agent.executor": "RequestContext.key RequestContext._has_run RequestContext.wait_for_turn",
             "agent.spec": "_execute",
-            "concurrency.eventloop": "iterate_on_thread _Readers _readers",
+            "concurrency.eventloop": "iterate_on_thread loop_executor _executors _readers",
             "concurrency.gevent": "use_native_threads _RealThread",
         },
     ),

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,12 +29,15 @@ from a2a_sync.concurrency.gevent import (
     use_native_threads,
     wait_for_wake,
 )
+from a2a_sync.concurrency.pool import WorkerPool
+from a2a_sync.concurrency.quotas import Quotas, current_owner
 from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
 
-#: Threads for `asyncio.to_thread` and its like. asyncio's own default is six on a machine with two cores.
-_EXECUTOR_THREADS = 64
+#: Threads for `asyncio.to_thread` and its like, of which one owner has half at most. asyncio's own default is six on a machine
+#: with two cores.
+_EXECUTOR_THREADS = 128
 #: A loop that does nothing for so many seconds is reported.
 STALL_SECONDS = 5.0
 #: Items that a thread reads ahead of their consumer.
@@ -84,8 +88,9 @@ class EventLoop:
                 use_native_threads(import_module("aiosqlite.core"))
         runner = asyncio.Runner(loop_factory=_GreenletLoop if patched() else None)
         self.loop = runner.get_loop()
-        executor = _NativeExecutor if patched() else ThreadPoolExecutor
-        self.loop.set_default_executor(executor(_EXECUTOR_THREADS, f"{self._name}-executor"))
+        executor = _NativeExecutor() if patched() else _FairExecutor(f"{self._name}-executor")
+        self.loop.set_default_executor(executor)
+        _executors[self.loop] = executor
         self._thread_id = original("_thread", "get_ident")()
         return runner
 
@@ -118,11 +123,11 @@ class EventLoop:
         waiting = getattr(getattr(self.loop, "greenlet", None), "gr_frame", None)
         frame = waiting or sys._current_frames().get(self._thread_id)
         stack = "" if frame is None else "".join(traceback.format_stack(frame))
-        logger.warning(
-            "the event loop of async handlers is blocked: %s. Await what blocks it, or call it by asyncio.to_thread.\n%s",
-            consequence,
-            stack,
+        text = (
+            "the event loop of async handlers is blocked: %s. Await what blocks it, or call it by asyncio.to_thread.\n"
         )
+        # Arguments have no line breaks in the log.
+        logger.warning(text + stack.replace("%", "%%"), consequence)
 
 
 async def iterate_on_thread(iterate: Callable[[], Iterable[Any]]) -> AsyncGenerator[Any, None]:
@@ -147,7 +152,7 @@ async def iterate_on_thread(iterate: Callable[[], Iterable[Any]]) -> AsyncGenera
         finally:
             put(_END)
 
-    reading = loop.run_in_executor(None if patched() else _readers.executor, contextvars.copy_context().run, read)
+    reading = loop.run_in_executor(None if patched() else _readers, contextvars.copy_context().run, read)
     try:
         while (item := await items.get()) is not _END:
             places.release()
@@ -159,20 +164,6 @@ async def iterate_on_thread(iterate: Callable[[], Iterable[Any]]) -> AsyncGenera
         reading.add_done_callback(retrieve_error)
         # The loop may be closed before the thread stops.
         reading.cancel()
-
-
-class _Readers:
-    """The threads of `iterate_on_thread`. They are not those of the running loop, whose few threads others need meanwhile."""
-
-    def __init__(self) -> None:
-        renew_per_process(self)
-
-    def renew(self) -> None:
-        """In a forked child: the threads are those of the parent."""
-        self.executor = ThreadPoolExecutor(_EXECUTOR_THREADS, "a2a-reader")
-
-
-_readers: Final = _Readers()
 
 
 def retrieve_error(future: asyncio.Future[Any]) -> None:
@@ -234,8 +225,47 @@ def _current_greenlet() -> object:
     return import_module("greenlet").getcurrent()
 
 
+class _FairExecutor(ThreadPoolExecutor):
+    """Makes calls on daemon threads, of which each owner has a fair share: the call of a canceled run keeps its thread until it returns.
+
+    A loop accepts no other class as its default executor.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(1)
+        quotas = Quotas()
+        quotas.several = True
+        self._pool = WorkerPool(
+            threads=_EXECUTOR_THREADS, max_queued=sys.maxsize, max_abandoned=0, name=name, quotas=quotas
+        )
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        future = Future[Any]()
+
+        def call() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function(*arguments, **named))
+                except BaseException as error:
+                    future.set_exception(error)
+
+        slot = self._pool.reserve(current_owner.get())
+        try:
+            slot.submit(call)
+        except RuntimeError:
+            slot.release()
+            raise
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._pool.close()
+
+
 class _NativeExecutor(ThreadPoolExecutor):
     """Makes the calls of one loop on native threads: those of the standard library are greenlets of the loop's thread here."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
         loop, future, outcome = (
@@ -259,3 +289,15 @@ class _NativeExecutor(ThreadPoolExecutor):
 
         spawn_native(partial(native_context().run, call))
         return future
+
+
+#: The threads of `iterate_on_thread`. They are not those of the running loop, whose few threads others need meanwhile.
+_readers: Final = _FairExecutor("a2a-reader")
+_executors: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def loop_executor() -> ThreadPoolExecutor:
+    """The executor of the running `EventLoop`, for frameworks that would use threads of their own."""
+    return _executors[asyncio.get_running_loop()]

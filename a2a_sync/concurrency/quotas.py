@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+from typing import Final
+
 from a2a_sync.limits import OwnerQuota
+
+#: The owner that the code of a run works for; set on the thread of the run.
+current_owner: Final[ContextVar[str]] = ContextVar("a2a_sync_owner", default="")
 
 
 class Quotas:

@@ -23,6 +23,7 @@ from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.closing import closed_after
 from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller, on_native_thread
 from a2a_sync.concurrency.keyedlocks import KeyedLocks
+from a2a_sync.concurrency.quotas import current_owner
 from a2a_sync.engine.around import close_database_connections
 from a2a_sync.engine.chunks import MAX_QUEUED, ChunkWriter, is_text_chunk
 from a2a_sync.engine.hub import EventHub, Signal
@@ -318,6 +319,7 @@ class Run:
     def work(self) -> None:
         """Run the agent's code to its end; called once, on the run's thread. Lets no exception out."""
         current_run.set(self)
+        current_owner.set(quota_owner(self.owner.id))
         request = self.request
         try:
             with (

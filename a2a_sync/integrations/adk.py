@@ -6,9 +6,10 @@ The sessions of the ADK hold the conversations. Neither ``a2a-sdk`` nor the ADK'
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any
 
+from a2a_sync.concurrency.eventloop import loop_executor
 from a2a_sync.integrations.adk_calls import CREDENTIAL, new_message, question
 from a2a_sync.integrations.adk_parts import (
     terminal_state,
@@ -46,6 +47,10 @@ try:
     from google.genai import types
 except ImportError as _error:
     raise ImportError("ADKExecutor needs the Google ADK: pip install 'a2a-sync[adk]'") from _error
+try:
+    from google.adk.utils._sync_runner import _use_executor_for_sync_callables as _tools_on
+except ImportError:  # it is not documented
+    _tools_on = None
 
 __all__ = [
     "ADKExecutor",
@@ -89,9 +94,10 @@ class ADKExecutor(Bridge):
         **options: Any,
     ) -> None:
         super().__init__(runner, **{"name": getattr(runner, "app_name", ""), "status_text": "auto", **options})
-        self._config = run_config or RunConfig(
-            streaming_mode=StreamingMode.SSE, tool_thread_pool_config=ToolThreadPoolConfig(max_workers=32)
-        )
+        # The threads of the ADK are as many for all callers as one of them can use.
+        self._own_threads = _tools_on is not None and run_config is None
+        pool = None if self._own_threads else ToolThreadPoolConfig(max_workers=32)
+        self._config = run_config or RunConfig(streaming_mode=StreamingMode.SSE, tool_thread_pool_config=pool)
         self._escalated = TaskState(on_escalate)
         self._expose_errors = expose_errors
 
@@ -106,17 +112,19 @@ class ADKExecutor(Bridge):
             options["state_delta"] = {"temp:deps": turn.deps}
         about = {"user_id": sessions.user, "session_id": sessions.session}
         run = _Run(runner.agent)
+        threads = _tools_on(loop_executor()) if self._own_threads else nullcontext()
         try:
-            async with aclosing(runner.run_async(**about, new_message=new_message(turn), **options)) as events:
-                async for event in events:
-                    for one in run.reported(event):
-                        yield one
-                    for name, version in event.actions.artifact_delta.items():
-                        file = await runner.artifact_service.load_artifact(
-                            **sessions.where, filename=name, version=version
-                        )
-                        if file is not None and isinstance(part := to_a2a_part(file), FilePart):
-                            yield File(part, name)
+            with threads:
+                async with aclosing(runner.run_async(**about, new_message=new_message(turn), **options)) as events:
+                    async for event in events:
+                        for one in run.reported(event):
+                            yield one
+                        for name, version in event.actions.artifact_delta.items():
+                            file = await runner.artifact_service.load_artifact(
+                                **sessions.where, filename=name, version=version
+                            )
+                            if file is not None and isinstance(part := to_a2a_part(file), FilePart):
+                                yield File(part, name)
         except Exception as error:
             if not self._expose_errors:
                 raise

@@ -425,7 +425,7 @@ class _Errors:
 
     def write(self, text: str) -> None:
         if text.strip():
-            logger.error("%s", text.rstrip())
+            logger.error(text.rstrip())
 
     def writelines(self, lines: list[str]) -> None:
         self.write("".join(lines))

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from a2a_sync.client.client import Client
+from a2a_sync.concurrency.eventloop import loop_executor
 from a2a_sync.integrations.bridge import (
     Ask,
     Bridge,
@@ -38,7 +39,7 @@ from a2a_sync.types import FilePart, Part, TaskState
 
 try:
     from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, Tool, messages
-    from pydantic_ai.capabilities import AbstractCapability, ReinjectSystemPrompt
+    from pydantic_ai.capabilities import AbstractCapability, ReinjectSystemPrompt, UseThreadExecutor
     from pydantic_ai.exceptions import ApprovalRequired, UsageLimitExceeded
     from pydantic_ai.models import Model, StreamedResponse
     from pydantic_ai.models.wrapper import WrapperModel
@@ -83,13 +84,15 @@ class PydanticAIBridge(Bridge):
         output = agent.output_type
         types = [*output, DeferredToolRequests] if isinstance(output, list) else [output, DeferredToolRequests]
         pieces = _Pieces(report)
+        # Its own threads are as many for all callers as one of them can use.
+        own = [ReinjectSystemPrompt(), UseThreadExecutor(loop_executor())]
         async with agent.iter(
             None if turn.resumes else [_content(part) for part in turn.message.parts],
             output_type=types,
             message_history=messages.ModelMessagesTypeAdapter.validate_json(dumps(pending["messages"])),
             deferred_tool_results=_results(pending, turn) if turn.resumes else None,
             deps=turn.deps,
-            capabilities=[ReinjectSystemPrompt(), *self._run.get("capabilities", ()), pieces],
+            capabilities=[*own, *self._run.get("capabilities", ()), pieces],
             **{name: value for name, value in self._run.items() if name != "capabilities"},
         ) as run:
             hooks = run.ctx.deps.root_capability

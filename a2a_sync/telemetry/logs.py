@@ -75,9 +75,25 @@ def _one_line(value: Any) -> Any:
     return value if not isinstance(value, str) or value.isprintable() else ascii(value)
 
 
+def _escape_arguments(record: logging.LogRecord) -> bool:
+    """Let no text of a caller or peer that is an argument of a record, or the text of an error, begin a line of the log."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(_escaped(one) for one in record.args)
+    return True
+
+
+def _escaped(value: Any) -> Any:
+    text = str(value) if isinstance(value, BaseException) else value
+    if not isinstance(text, str) or text.isprintable():
+        return value
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def get_logger(module: str) -> logging.LoggerAdapter[logging.Logger]:
     """The logger of the folder that `module` is in (``a2a_sync.engine``); ``extra=`` overrides the current context.
 
     There is one logger for each folder, so moving code between modules does not change a configuration of logging.
     """
-    return _Logger(logging.getLogger(".".join(module.split(".")[:2])), {})
+    logger = logging.getLogger(".".join(module.split(".")[:2]))
+    logger.addFilter(_escape_arguments)
+    return _Logger(logger, {})

@@ -47,6 +47,8 @@ def think(turns: list[tuple[str, str]]) -> str | list[Call]:
             return [Call("clerk", {"message": last})]
         case "wait" | "whoami" | "doze":
             return [Call(last)]
+        case "doze twice":
+            return [Call("doze")] * 2
         case "break":
             raise ValueError(CANARY)
     return f"You said: {', '.join(text for role, text in turns if role == 'user')}."
@@ -74,6 +76,7 @@ class Tools:
         self.loops: set[int] = set()
         self.waiting, self.stopped = threading.Event(), threading.Event()
         self.dozing, self.awake = threading.Event(), threading.Event()
+        self.dozers = 0
 
     async def add(self, a: int, b: int) -> str:
         """Add two numbers."""
@@ -96,6 +99,7 @@ class Tools:
 
     def doze(self) -> str:
         """Block a thread."""
+        self.dozers += 1
         self.dozing.set()
         self.awake.wait(TIMEOUT * 9)
         return "awake"

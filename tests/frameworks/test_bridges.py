@@ -233,6 +233,23 @@ def test_a_tool_that_blocks_does_not_delay_other_runs(serve: Any, kit: Any) -> N
     eventually(lambda: client.get_task(task.id).text == "Done: awake.")
 
 
+def test_tools_that_block_leave_threads_to_another_caller(kit: Any) -> None:
+    with A2AApp(kit.make(), auth=BearerAuth({"g": "greedy", "h": "honest"})) as app:
+        card, session = app.agent_card("http://agent.test/"), wsgi_session(app)
+        greedy, honest = (Client(card, session=session, auth=token) for token in "gh")
+        begun = [greedy.send("doze twice", return_immediately=True).task.id for _ in range(32)]
+        try:
+            assert kit.tools.dozing.wait(TIMEOUT)
+            # So that its tool needs a thread.
+            task = honest.send("doze", return_immediately=True).task
+            eventually(lambda: kit.tools.dozers == 65, "the call of the honest caller", TIMEOUT)
+        finally:
+            kit.tools.awake.set()
+        eventually(lambda: honest.get_task(task.id).text == "Done: awake.", "its answer", TIMEOUT)
+        for id_ in begun:
+            greedy.wait(id_, timeout=TIMEOUT)
+
+
 def test_callers_with_the_same_context_id_are_apart(kit: Any) -> None:
     with A2AApp(kit.make(), auth=BearerAuth({"a": "ann", "b": "bob"})) as app:
         card, session = app.agent_card("http://agent.test/"), wsgi_session(app)

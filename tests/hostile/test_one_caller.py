@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -13,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Client, Limits, MemoryStore, Message, Retry, SQLiteStore, Task, TaskState
+from a2a_sync import A2AApp, Agent, Client, Limits, MemoryStore, Message, Retry, SQLiteStore, Task, TaskState
 from a2a_sync.errors import OverloadedError, RequestTooLargeError, TaskNotFoundError
+from a2a_sync.integrations.remote import AgentTool
 from a2a_sync.limits import OwnerQuota
 from a2a_sync.stores.base import (
     SMALL_BYTES,
@@ -101,6 +103,47 @@ def test_blocking_sends_of_one_caller_leave_threads_to_another(server: LiveServe
                 greedy.cancel_task(task.id)
     for client in clients:
         client.close()
+
+
+@pytest.mark.parametrize("kind", ["to_thread", "remote"])
+def test_canceled_async_runs_of_one_caller_leave_threads_to_another(kind: str) -> None:
+    calls, asleep, awake = Agent("calls"), threading.Semaphore(0), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as silent, ExitStack() as stack:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        slow, quick = (
+            AgentTool(stack.enter_context(client), name="tool", description="A tool")
+            for client in (Client.for_endpoint(url), Client(agent))
+        )
+
+        def sleep(text: str) -> str:
+            asleep.release()
+            awake.wait(30)
+            return text
+
+        @calls.message
+        async def handle(message: Message, context: object) -> str:
+            if kind == "remote":
+                return (await (slow if message.text == "wait" else quick).answer("hello")).text
+            return await asyncio.to_thread(sleep if message.text == "wait" else str, "hello")
+
+        def wait_for_call() -> None:
+            if kind == "remote":
+                stack.enter_context(silent.accept()[0])
+            else:
+                assert asleep.acquire(timeout=10)
+
+        session = wsgi_session(stack.enter_context(A2AApp(calls, auth=caller)))
+        greedy, honest = (named("http://agent.test", name, session=session) for name in ("greedy", "honest"))
+        try:
+            for _ in range(64):
+                begun = greedy.send("wait", return_immediately=True)
+                wait_for_call()
+                greedy.cancel_task(begun.id)
+            watch = Stopwatch()
+            assert honest.send("hello", timeout=10).text == "hello"
+            assert watch.within(SOON)
+        finally:
+            awake.set()
 
 
 @pytest.mark.parametrize("quota", [None, OwnerQuota(max_concurrent_runs=6, max_queued_runs=6)], ids=["fair", "numbers"])

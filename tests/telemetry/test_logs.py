@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import A2AApp, Agent, Client, Message, RequestContext, Task
+from a2a_sync.errors import AgentError
 from a2a_sync.telemetry.logs import ContextFilter, get_logger, log_context
 
 
@@ -36,6 +37,13 @@ def test_a_context_id_of_a_caller_cannot_begin_a_line(caplog: pytest.LogCaptureF
     seen = {record.name: record.context_id for record in map(_any, caplog.records) if record.context_id}
     assert set(seen) >= {"code.of.a.user", "a2a_sync.engine"}
     assert set(seen.values()) == {"'c\\nERROR forged\\x1b[2J'"}
+
+
+def test_the_text_of_an_agent_cannot_begin_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    logger = get_logger("a2a_sync.client")
+    forged = "x\nERROR forged\x1b[2J"
+    logger.warning("%s: %s, %d", forged, AgentError(forged), 5)
+    assert caplog.messages == [r"x\nERROR forged\x1b[2J: x\nERROR forged\x1b[2J, 5"]
 
 
 def _any(record: logging.LogRecord) -> Any:
