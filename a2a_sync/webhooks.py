@@ -45,8 +45,12 @@ _MAX_TOKEN_LENGTH = 16 * 1024
 _SMALL_BODY = 1024 * 1024
 #: How long a larger one waits for its turn, in seconds.
 _PARSE_WAIT_SECONDS = 10.0
-#: Notifications that wait for `WebhookReceiver.notifications`.
+#: Notifications that wait for `WebhookReceiver.notifications`, and the bytes of their bodies.
 _MAX_WAITING = 10_000
+_MAX_WAITING_BYTES = 64 * 1024 * 1024
+_BUSY = "this notification is being processed; post it again later"
+#: How much longer the mark of a notification that is being handled is kept than its key, in seconds.
+_MARK_EXTRA = 5.0
 #: Python before 3.13 has an older phrase.
 _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {413: "Content Too Large"}
 
@@ -123,8 +127,8 @@ class WebhookReceiver:
             `a2a_sync.gunicorn`: a slow sender then holds a thread.
         replay_cache_size: the number of notifications whose repetition is detected. A signed one is stored as long as
             its signature is valid: when the cache is full of signed ones, further notifications are refused (503) until
-            the first one expires. Unsigned ones are evicted, the oldest first. At most this number, and at most 10,000,
-            are queued for `notifications`.
+            the first one expires. Unsigned ones are evicted, the oldest first. At most this number, and at most 10,000 with
+            64 MiB together, are queued for `notifications`; further ones are refused (503).
         replay_cache: a `ReplayCache` with its own size in place of the default one. By default each process has a cache
             in memory, so each process may accept a signed notification once; `a2a_sync.stores.SQLiteReplayCache` is
             shared by the processes of one machine. If the cache fails, notifications are refused (503).
@@ -164,7 +168,7 @@ class WebhookReceiver:
             if not (url or token or authentication):
                 logger.warning("this receiver accepts notifications that were signed for other webhooks: set url=")
         self._max_body_bytes = max_body_bytes
-        self._handle = on_notification or self._enqueue
+        self._handle = on_notification
         self._validity = max_age if self._signatures is None else self._signatures.validity
         self._replay_cache_size = replay_cache_size
         self._shared_cache = replay_cache
@@ -172,7 +176,8 @@ class WebhookReceiver:
 
     def renew(self) -> None:
         """In a forked child: what waits is the parent's, as are the locks."""
-        self._queue: queue.Queue[PushNotification] = queue.Queue(min(self._replay_cache_size, _MAX_WAITING))
+        self._queue: queue.Queue[tuple[PushNotification, int]] = queue.Queue(min(self._replay_cache_size, _MAX_WAITING))
+        self._queued_bytes = 0
         #: The keys of notifications that are being handled, and its lock.
         self._handling: set[str] = set()
         self._lock = threading.Lock()
@@ -202,10 +207,13 @@ class WebhookReceiver:
         Respond with an error.
         """
         if key := _key(notification):
-            try:
-                self._replay_cache.discard(key)
-            except Exception:
-                logger.exception("a notification that could not be processed stays in the replay cache")
+            self._discard(key)
+
+    def _discard(self, key: str) -> None:
+        try:
+            self._replay_cache.discard(key)
+        except Exception:
+            logger.exception("a notification that could not be processed stays in the replay cache")
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI interface: answers a POST, at whatever path."""
@@ -228,23 +236,47 @@ class WebhookReceiver:
         headers = {key[5:].replace("_", "-").lower(): value for key, value in environ.items() if key[:5] == "HTTP_"}
         # Strangers do not get so far as to have a body read.
         claims = self._check_sender(headers)
-        notification = self._read(headers, claims, self._body(environ))
+        body = self._body(environ)
+        notification = self._read(headers, claims, body)
+        with self._marked(notification):
+            return self._pass_on(notification, len(body)) if self._is_new(notification) else (204, "")
+
+    @contextmanager
+    def _marked(self, notification: PushNotification) -> Iterator[None]:
+        """Refuse repetitions meanwhile: a success would end them, and the notification would be lost if handling it fails."""
         key = _key(notification)
         with self._lock:
             if key in self._handling:
-                # A success would end its repetition, and the notification would be lost if handling it fails.
-                raise NotificationRefusedError(503, "this notification is being processed; post it again later")
+                raise NotificationRefusedError(503, _BUSY)
             if key:
                 self._handling.add(key)
         try:
-            return self._pass_on(notification) if self._is_new(notification) else (204, "")
+            with self._marked_for_all(key, evict=not notification.claims):
+                yield
         finally:
             with self._lock:
                 self._handling.discard(key)
 
-    def _pass_on(self, notification: PushNotification) -> tuple[int, str]:
+    @contextmanager
+    def _marked_for_all(self, key: str, *, evict: bool) -> Iterator[None]:
+        """`_marked` for the processes of a shared cache. The mark of a killed process outlasts the key: then it is new again."""
+        if not key or self._shared_cache is None:
+            yield
+            return
+        mark = hashlib.sha256(f"handling {key}".encode()).hexdigest()
+        if not self._add(mark, self._validity + _MARK_EXTRA, evict=evict):
+            raise NotificationRefusedError(503, _BUSY)
         try:
-            self._handle(notification)
+            yield
+        finally:
+            self._discard(mark)
+
+    def _pass_on(self, notification: PushNotification, size: int) -> tuple[int, str]:
+        try:
+            if self._handle is None:
+                self._enqueue(notification, size)
+            else:
+                self._handle(notification)
         except queue.Full:
             self.forget(notification)
             return 503, "too much is waiting"
@@ -255,8 +287,12 @@ class WebhookReceiver:
             return 500, "not taken"
         return 204, ""
 
-    def _enqueue(self, notification: PushNotification) -> None:
-        self._queue.put_nowait(notification)
+    def _enqueue(self, notification: PushNotification, size: int) -> None:
+        with self._lock:
+            if self._queued_bytes and self._queued_bytes + size > _MAX_WAITING_BYTES:
+                raise queue.Full
+            self._queue.put_nowait((notification, size))
+            self._queued_bytes += size
 
     def _body(self, environ: WSGIEnvironment) -> bytes:
         length = environ.get("CONTENT_LENGTH") or ""
@@ -282,9 +318,12 @@ class WebhookReceiver:
         """
         while True:
             try:
-                yield self._queue.get(timeout=timeout)
+                notification, size = self._queue.get(timeout=timeout)
             except queue.Empty:
                 return
+            with self._lock:
+                self._queued_bytes -= size
+            yield notification
 
     # -- checks --
 
@@ -330,10 +369,11 @@ class WebhookReceiver:
     def _is_new(self, notification: PushNotification) -> bool:
         """It did not come before; from now on it did. What has neither an id nor a signature is always new."""
         key = _key(notification)
-        if not key:
-            return True
+        return not key or self._add(key, self._validity, evict=not notification.claims)
+
+    def _add(self, key: str, ttl: float, *, evict: bool) -> bool:
         try:
-            return self._replay_cache.add(key, self._validity, evict=not notification.claims)
+            return self._replay_cache.add(key, ttl, evict=evict)
         except Exception as failed:
             logger.warning("replay cache: %s", failed, exc_info=not isinstance(failed, StoreError))
             raise NotificationRefusedError(503, "the replay cache is full; post again later") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 from wsgiref.validate import validator
@@ -512,7 +514,10 @@ def test_what_was_not_taken_is_given_again():
     assert len(received) == 2
 
 
-def test_a_repeated_notification_is_not_confirmed_while_the_first_is_being_handled() -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_repeated_notification_is_not_confirmed_while_the_first_is_being_handled(
+    shared: bool, tmp_path: Path
+) -> None:
     handling, fail = threading.Event(), threading.Event()
     received: list[PushNotification] = []
 
@@ -523,9 +528,12 @@ def test_a_repeated_notification_is_not_confirmed_while_the_first_is_being_handl
             fail.wait(TIMEOUT)
             raise RuntimeError("the database is away")
 
-    receiver = WebhookReceiver(token="t0ken", on_notification=take)
+    # Two processes share a cache.
+    caches = [SQLiteReplayCache(tmp_path / "hooks.db") for _ in range(2)] if shared else [None]
+    receivers = [WebhookReceiver(token="t0ken", on_notification=take, replay_cache=cache) for cache in caches]
+    receiver = receivers[-1]
     with ThreadPoolExecutor() as pool:
-        first = pool.submit(post, receiver, X_A2A_Notification_Id="t/1")
+        first = pool.submit(post, receivers[0], X_A2A_Notification_Id="t/1")
         assert handling.wait(TIMEOUT)
         # The sender has given up waiting for the first response.
         assert post(receiver, X_A2A_Notification_Id="t/1")[0] == 503
@@ -534,6 +542,37 @@ def test_a_repeated_notification_is_not_confirmed_while_the_first_is_being_handl
         assert first.result(TIMEOUT)[0] == 500
     assert [post(receiver, X_A2A_Notification_Id="t/1")[0] for _ in range(2)] == [204, 204]
     assert [one.id for one in received] == ["t/1", "t/2", "t/1"]
+
+
+def test_a_notification_that_a_killed_process_was_handling_is_given_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    received: list[str] = []
+
+    def receiver(handle: Callable[[PushNotification], object]) -> WebhookReceiver:
+        cache = SQLiteReplayCache(tmp_path / "hooks.db")
+        return WebhookReceiver(token="t0ken", on_notification=handle, replay_cache=cache, max_age=300)
+
+    if (child := os.fork()) == 0:
+        post(receiver(lambda _: os._exit(9)), X_A2A_Notification_Id="t/1")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    survivor = receiver(lambda notification: received.append(notification.id))
+    assert post(survivor, X_A2A_Notification_Id="t/1")[0] == 503
+    for seconds in (301, 310):
+        set_clock(monkeypatch, replay, monotonic=time.monotonic() + seconds, time=time.time() + seconds)
+        assert post(survivor, X_A2A_Notification_Id="t/1")[0] == (503 if seconds == 301 else 204)
+    assert received == ["t/1"]
+    assert post(survivor, X_A2A_Notification_Id="t/1")[0] == 204
+    assert received == ["t/1"]
+
+
+def test_notifications_that_wait_are_limited_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhooks, "_MAX_WAITING_BYTES", 2 * len(BODY))
+    receiver = WebhookReceiver(token="t0ken")
+    assert [post(receiver, X_A2A_Notification_Id=f"t/{number}")[0] for number in range(3)] == [204, 204, 503]
+    assert next(receiver.notifications(0)).id == "t/0"
+    assert [post(receiver, X_A2A_Notification_Id=f"t/{number}")[0] for number in (2, 3)] == [204, 503]
 
 
 def test_large_bodies_of_unknown_senders_are_parsed_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

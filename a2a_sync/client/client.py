@@ -164,7 +164,7 @@ class Client(Closes):
             targets and cards that come from peers. It does not check token servers and key sets, and excludes `session`.
         trace: called with a `Frame` for each request, response and event of a stream over HTTP, on the thread of the call;
             without credentials. Cards are not traced. It must not block or raise.
-        max_response_bytes: largest body of a response that is not a stream, decompressed. One event of a stream has at most 64 MiB.
+        max_response_bytes: largest body of a response that is not a stream, decompressed, and largest list of push configurations. One event of a stream has at most 64 MiB.
         max_task_bytes: largest task that the events of a stream add up to, as JSON.
 
     Raises (from every method that calls the agent):
@@ -211,6 +211,7 @@ class Client(Closes):
         self._interface_filter = InterfaceFilter.of(protocol_version, protocol_binding, prefer)
         self._tenant = tenant
         self._double_base64_files = double_base64_files
+        self._max_response_bytes = max_response_bytes
         self._interceptors = tuple(interceptors)
         lower = {name.lower(): value for name, value in (headers or {}).items()}
         self._shared = SharedResources(lower, check_extensions(extensions), retry or Retry.off, max_task_bytes)
@@ -623,6 +624,7 @@ class Client(Closes):
         """All push configurations of a task.
 
         Raises:
+            MalformedResponseError: together they are larger than ``max_response_bytes``.
             PushNotificationNotSupportedError: the agent sends no push notifications.
             TaskNotFoundError: there is no such task, or the caller may not see it.
         """
@@ -632,7 +634,7 @@ class Client(Closes):
             request = ListTaskPushNotificationConfigsRequest(task_id=task_id, page_token=token)
             return link.call(op.LIST_PUSH_CONFIGS, request, deadline)
 
-        return [config for page in waiting.pages(read) for config in page.configs]
+        return waiting.push_configs(read, self._max_response_bytes)
 
     @run_on_gevent_hub
     def delete_push_config(self, task_id: str, id: str, **options: Unpack[CallOptions]) -> None:

@@ -375,7 +375,8 @@ class ClientCredentials(RefreshingAuth):
     def refresh_after_refusal(self, refused: str) -> bool:
         with self._changed:
             if self._token is not None and refused == f"Bearer {self._token.text}":
-                self._token = None
+                # It stays for requests of other threads that are being prepared.
+                self._token = self._token._replace(renew_at=0.0, ends_at=0.0)
         return True
 
     def _renew_token(self, before: _Token | None, post: Post, limit: Deadline) -> None:

@@ -12,6 +12,7 @@ from a2a_sync.client.link import Link
 from a2a_sync.client.retry import POLL, READ, SubscriptionRefusedError
 from a2a_sync.client.stream import SUBSCRIPTION_REFUSALS, TaskStream, lacks_answer
 from a2a_sync.errors import MalformedResponseError, TaskNotCancelableError
+from a2a_sync.jsontext import dumps
 from a2a_sync.types import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -22,6 +23,7 @@ from a2a_sync.types import (
     SendMessageConfiguration,
     SendMessageRequest,
     Task,
+    TaskPushNotificationConfig,
     TaskState,
 )
 
@@ -152,6 +154,23 @@ def pages(read: Callable[[str], _Page], begin: str = "") -> Iterator[_Page]:
             raise MalformedResponseError("the page token is too long", phase="send")
         seen.add(hash(token))
     raise MalformedResponseError(f"the list has more than {MAX_PAGES} pages", phase="send")
+
+
+def push_configs(
+    read: Callable[[str], ListTaskPushNotificationConfigsResponse], most: int
+) -> list[TaskPushNotificationConfig]:
+    """The configurations on all pages.
+
+    Raises:
+        MalformedResponseError: as `pages`, or they have more than `most` bytes.
+    """
+    configs: list[TaskPushNotificationConfig] = []
+    for page in pages(read):
+        most -= len(dumps(page.to_dict()))
+        if most < 0:
+            raise MalformedResponseError("the list is larger than max_response_bytes", phase="send")
+        configs += page.configs
+    return configs
 
 
 # -- the history of a result --------------------------------------------------------------------------------------------

@@ -11,10 +11,12 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+import requests
 
 from a2a_sync import Client
 from a2a_sync.client import ApiKey, ClientCredentials
 from a2a_sync.client import credentials as credentials_module
+from a2a_sync.client.deadlines import NEVER
 from a2a_sync.errors import AgentError, TokenError, TransportError, TransportTimeoutError, UnauthenticatedError
 from tests.client.peer import Asked, Line, Peer, chunk, peer, status, task
 from tests.stopwatch import set_clock
@@ -348,3 +350,18 @@ def test_it_is_for_the_client_only(token_server: Peer) -> None:
 
     with pytest.raises(TypeError, match=r"is for Client\(auth=…\)"):
         requests.get(token_server.url, auth=credentials(token_server), timeout=60)
+
+
+def test_a_token_that_one_agent_refuses_is_there_for_a_request_to_another_that_is_being_prepared() -> None:
+    fetched = itertools.count(1)
+    shared = ClientCredentials("https://tokens.example/", "id", SECRET)
+
+    def post(*_: Any) -> tuple[int, bytes]:
+        return 200, json.dumps({"access_token": f"t{next(fetched)}"}).encode()
+
+    shared.prepare(post, NEVER)
+    shared.refresh_after_refusal("Bearer t1")
+    request = shared(requests.Request("POST", "https://agent.example/").prepare())
+    assert request.headers["Authorization"] == "Bearer t1"
+    shared.prepare(post, NEVER)
+    assert shared(request).headers["Authorization"] == "Bearer t2"

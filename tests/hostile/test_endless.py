@@ -44,6 +44,22 @@ def test_the_size_of_an_endless_artifact_is_limited() -> None:
     assert 60 < len(sent) < 120
 
 
+def test_the_size_of_endless_pages_of_webhooks_is_limited() -> None:
+    pages = itertools.count(1)
+
+    def endless(asked: Asked, line: Line) -> None:
+        config = {"id": "c", "taskId": "t-1", "url": f"https://example.com/{'x' * 1000}"}
+        line.result({"configs": [config] * 10, "nextPageToken": str(next(pages))})
+
+    with (
+        peer({"ListTaskPushNotificationConfigs": endless}) as server,
+        Client(server.card(), retry=None, timeout=60, max_response_bytes=100_000) as client,
+        pytest.raises(MalformedResponseError, match="larger than max_response_bytes"),
+    ):
+        client.list_push_configs("t-1")
+    assert next(pages) < 20
+
+
 def test_the_size_of_endless_artifacts_is_limited() -> None:
     def endless(asked: Asked, line: Line) -> None:
         line.start_stream()
