@@ -372,6 +372,10 @@ class TaskStream(Displayed, Closes):
         self._cancel_alarm()
         self._source.close()
 
+    def close_within(self, seconds: float) -> None:
+        """`close` after so many seconds."""
+        self._alarms.set(time.monotonic() + seconds, self.close)
+
     def _check_size(self, item: StreamItem) -> None:
         """Keep the task within bounds: an agent may send events without end.
 

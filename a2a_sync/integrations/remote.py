@@ -16,6 +16,7 @@ from contextlib import aclosing, suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from a2a_sync.client.client import Client
+from a2a_sync.client.retry import RETRY_OBSERVER, ClientClosedError
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.tools import SKILL, tool_result
 from a2a_sync.concurrency.eventloop import iterate_on_thread, retrieve_error
@@ -25,6 +26,8 @@ from a2a_sync.types import Content, Message, StreamResponse, Task, TaskStatusUpd
 
 #: The longest time that a cancel of an abandoned task may take, in seconds.
 _CANCEL_SECONDS = 2.0
+#: How long an abandoned stream may take to name its task, in seconds. Then its thread is needed for others.
+_NAME_SECONDS = 10.0
 #: The bytes of the events of a call, as a multiple of the largest task. Frameworks keep every event, also where the task stays small
 #: because the agent replaces an artifact again and again. The end of an answer may repeat all of it.
 _MAX_TASKS = 4
@@ -86,8 +89,21 @@ class RemoteCall:
     # -- on threads --
 
     def _read(self) -> Iterator[RemoteEvent]:
+        observed = RETRY_OBSERVER.get()
+
+        def observe(failure: Exception | None) -> None:
+            if failure is not None and self._abandoned and self._stream is None:
+                # An agent may break every connection, and so be called without end.
+                raise ClientClosedError("the call was abandoned")
+            if observed is not None:
+                observed(failure)
+
+        # In the context of this call: the thread has a copy.
+        RETRY_OBSERVER.set(observe)
         with self._client.stream(self._content, **self._options) as stream:
             self._stream = stream
+            if self._abandoned:
+                stream.close_within(_NAME_SECONDS)
             for event in _limited(stream):
                 if self._abandoned and stream.task_id:
                     self._cancel(stream)
@@ -97,9 +113,13 @@ class RemoteCall:
 
     def _abandon(self) -> None:
         stream = self._stream
-        # Before the first event there is no id to cancel by; the thread that reads cancels the task when it knows it.
-        if stream is not None and stream.task_id:
+        if stream is None:
+            return
+        if stream.task_id:
             self._cancel(stream)
+        else:
+            # There is no id to cancel by; the thread that reads cancels the task when it knows it.
+            stream.close_within(_NAME_SECONDS)
 
     def _cancel(self, stream: TaskStream) -> None:
         stream.close()

@@ -7,16 +7,21 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 
 import pytest
 
-from a2a_sync import Client
+from a2a_sync import Client, Retry
+from a2a_sync.card import AgentExtension
 from a2a_sync.client import waiting
 from a2a_sync.errors import MalformedResponseError, TaskNotFoundError, TransportError
-from a2a_sync.integrations.remote import AgentModel, AgentTool, RemoteCall
+from a2a_sync.integrations import remote
+from a2a_sync.integrations.remote import AgentModel, AgentTool, RemoteCall, RemoteEvent
+from a2a_sync.operations import IDEMPOTENT_SEND
 from tests.client.peer import Asked, Line, chunk, peer, status, task
 from tests.hostile.test_large_answers import peak
 from tests.live import ROOT
@@ -42,6 +47,46 @@ def test_the_size_of_an_endless_artifact_is_limited() -> None:
         client.send("hi")
 
     assert 60 < len(sent) < 120
+
+
+@pytest.mark.parametrize("kind", ["heartbeats", "breaks"])
+def test_an_abandoned_call_of_an_agent_that_names_no_task_ends(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(remote, "_NAME_SECONDS", 0.1)
+    called, ended = threading.Semaphore(0), threading.Event()
+
+    def silent(asked: Asked, line: Line) -> None:
+        called.release()
+        if kind == "breaks":
+            line.hang_up()
+            return
+        line.start_stream()
+        while not line.pause(0.01):
+            line.piece(b": still here\n\n")
+
+    class Watched(RemoteCall):
+        def _read(self) -> Iterator[RemoteEvent]:
+            try:
+                yield from super()._read()
+            finally:
+                ended.set()
+
+    async def abandon(client: Client) -> None:
+        call = asyncio.create_task(Watched(client, "hi").run())
+        # The second attempt of a call that is repeated is under way, or over.
+        for _ in range(1 if kind == "heartbeats" else 2):
+            assert await asyncio.to_thread(called.acquire, timeout=30)
+        call.cancel()
+        await asyncio.wait([call])
+        assert await asyncio.to_thread(ended.wait, 30)
+
+    forever = Retry(max_elapsed=1e6, initial_backoff=0.01, max_backoff=0.01)
+    with peer({"SendStreamingMessage": silent}) as server:
+        card = server.card()
+        if kind == "breaks":
+            extensions = (AgentExtension(uri=IDEMPOTENT_SEND),)
+            card = replace(card, capabilities=replace(card.capabilities, extensions=extensions))
+        with Client(card, retry=forever) as client:
+            asyncio.run(abandon(client))
 
 
 def test_the_size_of_endless_pages_of_webhooks_is_limited() -> None:
