@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextvars
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial, wraps
@@ -46,6 +47,12 @@ def original(module: str, name: str) -> Any:
     """This name of the standard library as it is without gevent's patches."""
     monkey = sys.modules.get("gevent.monkey")
     return getattr(import_module(module), name) if monkey is None else monkey.get_original(module, name)
+
+
+def let_greenlets_run() -> None:
+    """Let every greenlet run that can; without gevent, nothing."""
+    if patched():
+        time.sleep(0)
 
 
 def on_native_thread(work: Callable[[], _T]) -> _T:

@@ -21,7 +21,7 @@ from a2a_sync.agent.executor import Event, RequestContext, TaskCancelled
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.closing import closed_after
-from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller, on_native_thread
+from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller, let_greenlets_run, on_native_thread
 from a2a_sync.concurrency.keyedlocks import KeyedLocks
 from a2a_sync.concurrency.quotas import current_owner
 from a2a_sync.engine.around import close_database_connections
@@ -257,6 +257,8 @@ class Run:
             self._flush_scheduled, full = False, True
         if full:
             self.flush()
+            # A handler that waits for nothing would keep its streams, and all other calls, from going on.
+            let_greenlets_run()
 
     def flush(self) -> None:
         """Store and publish the chunks that are queued.

@@ -3,7 +3,8 @@
 An owner has a fair share of the deliveries at once, a receiver a quarter of them. Receivers that have never accepted a notification of
 an owner, or did not accept the last one, may hang: each gets one delivery at once, all those of an owner an eighth of the slots, and
 those of all owners half of them, of which at most a quarter of the slots is for receivers that never accepted one. So neither a receiver
-that hangs nor an owner with thousands of webhooks at as many host names delays the others. For one thread only; `outbox` delivers.
+that hangs nor an owner with thousands of webhooks at as many host names delays the others. A bounded number of webhooks of each owner waits here.
+For one thread only; `outbox` delivers.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _Key = tuple[str, str]
 #: Owners whose receivers are remembered, and receivers of each.
 _MAX_OWNERS = 1000
 _MAX_RECEIVERS = 100
+#: Webhooks of one owner that wait in memory; the store has the others.
+_MAX_WAITING = 1000
 
 
 class _Turn(NamedTuple):
@@ -43,6 +46,9 @@ class FairQueue:
         #: By owner and receiver, each ordered by the time since its last delivery, the longest first.
         self._waiting: OrderedDict[str, OrderedDict[str, OrderedDict[_Key, StoredWebhook]]] = OrderedDict()
         self._owner_and_origin: dict[_Key, tuple[str, str]] = {}
+        self._waiting_of: Counter[str] = Counter()
+        #: Owners with more webhooks than wait here.
+        self._left_out: set[str] = set()
         self._active: dict[_Key, _Turn] = {}
         self._busy: Counter[str] = Counter()
         self._new = 0
@@ -61,13 +67,24 @@ class FairQueue:
         return _key(webhook) in self._active
 
     def add(self, webhook: StoredWebhook) -> None:
-        """Add a webhook; one that waits already keeps its position and is updated."""
+        """Add a webhook; one that waits already keeps its position and is updated. One too many is left out: see `wants_more`."""
         key, where = _key(webhook), (quota_owner(webhook.owner.id), _origin(webhook))
-        if self._owner_and_origin.get(key, where) != where:
-            self._remove(key)
-        self._owner_and_origin[key] = where
         owner, origin = where
+        if key in self._owner_and_origin and self._owner_and_origin[key] != where:
+            self._remove(key)
+        if key not in self._owner_and_origin:
+            if self._waiting_of[owner] >= _MAX_WAITING:
+                self._left_out.add(owner)
+                return
+            self._waiting_of[owner] += 1
+        self._owner_and_origin[key] = where
         self._waiting.setdefault(owner, OrderedDict()).setdefault(origin, OrderedDict())[key] = webhook
+
+    def wants_more(self) -> bool:
+        """Few webhooks of an owner wait, and some were left out: those that are due should be read from the store. True once."""
+        short = {owner for owner in self._left_out if self._waiting_of[owner] < _MAX_WAITING // 2}
+        self._left_out -= short
+        return bool(short)
 
     def next(self) -> StoredWebhook | None:
         """Take the next webhook, which holds a slot until `end`; None where no delivery can begin now."""
@@ -146,6 +163,9 @@ class FairQueue:
 
     def _remove(self, key: _Key) -> None:
         owner, origin = self._owner_and_origin.pop(key)
+        self._waiting_of[owner] -= 1
+        if not self._waiting_of[owner]:
+            del self._waiting_of[owner]
         receivers = self._waiting[owner]
         del receivers[origin][key]
         if not receivers[origin]:

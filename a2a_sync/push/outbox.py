@@ -215,7 +215,7 @@ class Outbox(Component):
         self._end_turns(now)
         self._take_requests(now)
         self._run_timers(now)
-        if now >= self._next_scan:
+        if now >= self._next_scan or self._queue.wants_more():
             self._scan(now)
         while (webhook := self._queue.next()) is not None:
             self._begin(webhook)

@@ -18,7 +18,7 @@ from a2a_sync import operations as op
 from a2a_sync.agent.dialogue import question_id
 from a2a_sync.agent.mediatypes import InputMediaTypes
 from a2a_sync.card import AgentCapabilities
-from a2a_sync.engine.hub import PolledStream, SingleItemStream, Steps, Wait, Waiter
+from a2a_sync.engine.hub import PolledStream, Signal, SingleItemStream, Steps, Wait, Waiter
 from a2a_sync.engine.runs import RunOn
 from a2a_sync.engine.streams import Streams, task_ended, trim_history
 from a2a_sync.errors import (
@@ -43,6 +43,7 @@ from a2a_sync.server.bounds import check_bounds, check_headers, check_ids, check
 from a2a_sync.server.engine import ServerEngine
 from a2a_sync.server.extended import ExtendedCard
 from a2a_sync.server.idempotency import check_same
+from a2a_sync.server.lines import Lines
 from a2a_sync.server.paging import read_page_token, since_ms, write_page_token
 from a2a_sync.server.pending import CallerGone, complete
 from a2a_sync.stores.base import (
@@ -109,6 +110,7 @@ class RequestHandler:
         self._limits = engine.limits
         self._responses = engine.responses
         self._streams = Streams(engine.store, engine.hub, engine.limits)
+        self._lines = Lines()
         self._capabilities = capabilities
         self._input_modes = input_modes
         self._direct = direct
@@ -337,27 +339,37 @@ class RequestHandler:
     ) -> Steps[StartedRun]:
         wait = wait and not self._runs.waits_for_itself(request.task_id)
         deadline = time.monotonic() + (self._limits.busy_task_timeout if wait else 0.0)
-        now = None if head.running else head
-        with Waiter(self._hub, request.task_id, ended=True) as waiter:
-            while True:
-                if now is None:
+        if not head.running and (started := self._started_after(owner, request, head, run_on)) is not None:
+            return started
+        with self._lines.join(request.task_id) as place:
+            if not place.first:
+                while not place.first:
+                    yield from self._while_busy(place, request.task_id, deadline, context)
+                # One of those before it may have been the same send.
+                if (sent := self._sent(owner, request.key)) is not None:
+                    raise AlreadySent(sent)
+            with Waiter(self._hub, request.task_id, ended=True) as waiter:
+                while True:
                     now = self._store.head(owner, request.task_id)
                     self._check_still_answers(owner, request, head, now)
-                if not now.running and (started := self._started_after(owner, request, now, run_on)) is not None:
-                    return started
-                busy, now = now.running, None
-                if (left := deadline - time.monotonic()) <= 0:
-                    raise UnsupportedOperationError(
-                        "The task is busy with an earlier message; try again when it has paused",
-                        metadata={"taskId": request.task_id},
-                        retry_after=1.0,
-                    )
-                if busy:
+                    if not now.running and (started := self._started_after(owner, request, now, run_on)) is not None:
+                        return started
                     # The task is read again and again: the end of a run elsewhere may not be announced.
-                    left = min(left, self._check_interval(context))
-                    most = yield from self._responses.detached(Wait(waiter, time.monotonic() + left))
-                    waiter.wait(min(most, left))
-                _leave_if_gone(context)
+                    yield from self._while_busy(waiter if now.running else None, request.task_id, deadline, context)
+
+    def _while_busy(self, waiter: Signal | None, task_id: str, deadline: float, context: CallContext) -> Steps[None]:
+        """Wait for a while, where there is a `waiter`."""
+        if (left := deadline - time.monotonic()) <= 0:
+            raise UnsupportedOperationError(
+                "The task is busy with an earlier message; try again when it has paused",
+                metadata={"taskId": task_id},
+                retry_after=1.0,
+            )
+        if waiter is not None:
+            left = min(left, self._check_interval(context))
+            most = yield from self._responses.detached(Wait(waiter, time.monotonic() + left))
+            waiter.wait(min(most, left))
+        _leave_if_gone(context)
 
     def _started_after(self, owner: Owner, request: RunRequest, head: TaskHead, run_on: RunOn) -> StartedRun | None:
         """The run, if the task is still as in `head`, by which the message was checked; None if another run has begun since."""

@@ -34,6 +34,8 @@ from a2a_sync.types import SendMessageRequest
 
 #: The longest wait for a thread, and how long a thread is held at most by a call that is worth waiting for, in seconds.
 _MAX_WAIT = 0.5
+#: Seconds after which a caller beyond its share gets no further call to wait: the threads that these would hold are for other callers.
+_MAX_DELAY = 0.05
 
 
 class _Ticket:
@@ -178,7 +180,11 @@ class ThreadBudget:
 
     def _check_wait(self, owner: str, most: int) -> None:
         """Refuse a call for which no thread would become free, or that would wait behind too many others; called under the lock."""
-        before = time.monotonic() - _MAX_WAIT
+        now = time.monotonic()
+        first = next((ticket for ticket in self._queue if ticket.owner == owner), None)
+        if first is not None and first.since <= now - _MAX_DELAY and (owner or self._quotas.several):
+            raise _no_thread()
+        before = now - _MAX_WAIT
         slow = list(takewhile(lambda ticket: ticket.since <= before, self._held))
         if len(self._queue) >= most - len(slow):
             raise _no_thread()

@@ -8,13 +8,16 @@ frees that thread while there is no event.
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, Protocol
 
 from a2a_sync.bindings.sse import comment, frame
 from a2a_sync.codec import Codec
+from a2a_sync.concurrency.gevent import let_greenlets_run, patched
 from a2a_sync.engine.hub import PolledStream
 from a2a_sync.errors import AgentError
 from a2a_sync.limits import Limits
@@ -29,6 +32,8 @@ logger: Final = get_logger(__name__)
 _MAX_WRITE_BYTES = 64 * 1024
 #: A stream without an event for so many seconds pauses, where the server continues it.
 _PATIENCE = 0.05
+#: Under gevent streams that have written more take turns: a write to a client that reads quickly does not let other greenlets run.
+_MAX_UNPACED_BYTES = 16 * 1024
 #: Exactly this content type: proxies and clients look for it without a charset.
 EVENT_STREAM = "text/event-stream"
 HEADERS = [
@@ -110,11 +115,15 @@ class EventStreamBody:
         # Servers send the headers with the first bytes, so a stream that has no event yet begins with a comment.
         written, tick = -limits.stream_keepalive_interval, 0.0
         checked = time.monotonic()
+        free = _MAX_UNPACED_BYTES
         try:
             while (items := self._poll(tick)) is not None:
                 tick = _PATIENCE if self._pauses else limits.disconnect_check_interval
                 if items:
-                    yield from self._frames(items)
+                    for written_now in self._frames(items):
+                        yield written_now
+                        if (free := free - len(written_now)) < 0 and patched():
+                            _pass_turn()
                     written = checked = time.monotonic()
                     if written < end:
                         continue
@@ -172,3 +181,15 @@ class EventStreamBody:
                 self._connection.shutdown_read()
             finally:
                 self._stream.close()
+
+
+def _pass_turn() -> None:
+    """Let all greenlets run that can; of the streams that call this, one at a time continues after that."""
+    with _turn():
+        let_greenlets_run()
+
+
+@cache
+def _turn() -> threading.Lock:
+    # Made when gevent has patched the module, which may be after the import of this one.
+    return threading.Lock()

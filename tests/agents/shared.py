@@ -1,4 +1,5 @@
-"""An agent with several users: the header ``X-Caller`` names the caller, ``wait`` runs until it is cancelled.
+"""An agent with several users: the header ``X-Caller`` names the caller, ``wait`` runs until it is cancelled, ``pause`` for 0.3 seconds;
+``pieces`` streams so many pieces of text.
 
 Tasks are stored in `SHARED_STORE`, at most `SHARED_MAX_TASKS`.
 """
@@ -20,6 +21,10 @@ def handle(message: Any, context: Any) -> Any:
     if word == "wait":
         context.update("waiting")
         context.sleep(60)
+    if word == "pause":
+        context.sleep(0.3)
+    if word == "pieces":
+        return ("y" * 50 for _ in range(int(rest)))
     if word == "ask":
         return InputRequired("what?")
     if word == "process":

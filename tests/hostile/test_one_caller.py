@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 import socket
 import threading
 import time
@@ -144,6 +145,52 @@ def test_canceled_async_runs_of_one_caller_leave_threads_to_another(kind: str) -
             assert watch.within(SOON)
         finally:
             awake.set()
+
+
+@pytest.mark.live
+@pytest.mark.timeout(60)
+def test_blocking_sends_on_many_connections_do_not_delay_another(server: LiveServer) -> None:
+    """200 connections: those beyond the share of their caller waited on all threads, and other callers for seconds."""
+    with ExitStack() as stack:
+        honest = stack.enter_context(named(server.url, "honest"))
+        honest.send("hello")
+        for _ in range(200):
+            greedy = stack.enter_context(socket.create_connection(server.address))
+            greedy.sendall(call("SendMessage", message_of("pause"), "X-Caller: greedy"))
+        check_served(honest)
+
+
+@pytest.mark.live
+@pytest.mark.timeout(120)
+def test_many_streams_of_a_long_task_do_not_delay_another() -> None:
+    """Under gevent one caller's streams kept the only thread for half a minute, until gunicorn killed the worker."""
+    with gunicorn_gevent("tests.agents.shared:app") as server, ExitStack() as stack:
+        honest = stack.enter_context(named(server.url, "honest"))
+        greedy = stack.enter_context(named(server.url, "greedy"))
+        task = greedy.send("ask")
+        readers = stack.enter_context(selectors.DefaultSelector())
+        for _ in range(400):
+            reader = stack.enter_context(socket.create_connection(server.address))
+            reader.sendall(call("SubscribeToTask", {"id": task.id}, "X-Caller: greedy"))
+            readers.register(reader, selectors.EVENT_READ)
+        over = threading.Event()
+
+        def read() -> None:
+            while not over.is_set():
+                for key, _ in readers.select(0.1):
+                    if not key.fileobj.recv(MEGABYTE):  # type: ignore[union-attr]
+                        readers.unregister(key.fileobj)
+
+        reading = Background(read)
+        greedy.send("pieces 10000", task_id=task.id, return_immediately=True)
+        times = []
+        for _ in range(10):
+            watch = Stopwatch()
+            assert honest.send("hello").text == "hello"
+            times.append(watch.within(6))
+        over.set()
+        reading.result()
+    assert all(times)
 
 
 @pytest.mark.parametrize("quota", [None, OwnerQuota(max_concurrent_runs=6, max_queued_runs=6)], ids=["fair", "numbers"])

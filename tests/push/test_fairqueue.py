@@ -214,3 +214,34 @@ def test_a_long_line_costs_no_more_than_a_short_one() -> None:
 
     few, many = ([webhook(number, "one.example") for number in range(count)] for count in (50, 500))
     assert steps(lambda: report(many)) < 12 * steps(lambda: report(few))
+
+
+def test_few_webhooks_of_an_owner_wait_in_memory_and_more_are_read_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("a2a_sync.push.fairqueue._MAX_WAITING", 10)
+    line = line_of(16, several=True)
+    hooks = [webhook(number, f"host-{number}.example", "greedy") for number in range(30)]
+    for one in hooks:
+        line.add(one)
+    line.add(webhook(99, "other.example", "other"))
+    assert len(line._owner_and_origin) == 11
+    assert not line.wants_more()
+    # One that waits is updated all the same.
+    line.add(replace(hooks[0], head=2))
+    begun: list[StoredWebhook] = []
+    while not line.wants_more():
+        found = taken(line)
+        assert found, "the line stands still"
+        begun += found
+        for one in found:
+            line.end(one, accepted=True)
+    assert begun[0].head == 2
+    assert not line.wants_more()
+    while not line.idle:
+        for one in taken(line):
+            line.end(one, accepted=True)
+    assert not line._waiting_of
+    for one in hooks[20:]:
+        line.add(one)
+    assert len(line._owner_and_origin) == 10

@@ -356,6 +356,31 @@ def test_a_message_does_not_answer_a_question_asked_between_its_check_and_its_st
     assert paid == [10]
 
 
+def test_many_messages_to_a_busy_task_do_not_all_try_at_each_end_of_a_run(serve, monkeypatch):
+    """Hundreds of them occupied the store with attempts that fail."""
+    turns, count, tries = Turns(), 30, []
+    served = serve(turns)
+    task_id = served.send("first").id
+    first = served.in_background("hold", task_id=task_id)
+    turns.gate("hold").wait()
+    head = served.app.store.head
+
+    def counted(*args):
+        tries.append(args)
+        return head(*args)
+
+    monkeypatch.setattr(served.app.store, "head", counted)
+    sends = [served.in_background(f"message {number}", task_id=task_id) for number in range(count)]
+    eventually(lambda: len(tries) > count, "the messages that wait")
+    turns.gate("hold").open.set()
+    assert first.result().state is TaskState.INPUT_REQUIRED
+    for send in sends:
+        assert send.result().state is TaskState.INPUT_REQUIRED
+    # Each is read when it arrives, and a few times when it is its turn.
+    assert len(tries) < 8 * count
+    assert len(served.get(task_id).history) >= 2 * (count + 2) - 1
+
+
 def test_it_gets_the_answer_to_its_own_message_not_to_the_one_before(serve):
     """The end of the run before wakes all waiting calls; that must not be taken for the answer."""
     for _ in range(5):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.errors import OverloadedError
 from a2a_sync.operations import CANCEL_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE, Call, CallContext, Operation
 from a2a_sync.server import threadbudget as module
@@ -178,6 +179,31 @@ def test_a_waiting_call_is_refused_when_the_calls_before_it_are_slow(monkeypatch
     endpoint.open.set()
     assert first.result() == "done"
     assert not budget._held
+    assert not budget._queue
+
+
+def test_a_caller_beyond_its_share_holds_no_threads_by_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that arrive while the first one of their owner has waited for a moment are refused at once."""
+    monkeypatch.setattr(module, "_MAX_WAIT", TIMEOUT)
+    quotas = Quotas()
+    quotas.several = True
+    budget = ThreadBudget(100, 16, quotas)
+    held = [budget.take_stream("greedy") for _ in range(7)]
+    waiting = [Background(lambda: budget.take_stream("greedy")) for _ in range(2)]
+    eventually(lambda: len(budget._queue) == 2, "the calls that wait")
+    for ticket in budget._queue:
+        ticket.since -= 1
+    watch = Stopwatch()
+    for _ in range(20):
+        with pytest.raises(OverloadedError):
+            budget.take_stream("greedy")
+    budget.take_stream("honest")()
+    assert watch.within(TIMEOUT / 2)
+    for leave in held:
+        leave()
+    for one in waiting:
+        one.result()()
+    assert budget.streams == 0
     assert not budget._queue
 
 
