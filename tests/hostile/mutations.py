@@ -1,4 +1,4 @@
-"""Valid HTTP requests to an agent, and mutations of them for Hypothesis.
+"""Valid HTTP requests to an agent, and random mutations of them.
 
 JSON is mutated as a tree whose objects are lists of pairs, so that members can be duplicated, and whose leaves may be bytes, so
 that invalid JSON can be written.
@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
-
-from hypothesis import strategies as st
 
 from tests.wsgi import CARD, JSON_HEADERS, OLD_CARD
 
@@ -293,14 +292,9 @@ HTTP_METHODS = ["POST", "GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"]
 class Mutator:
     """Draws decisions; each method changes a tree, the bytes, or the request around them."""
 
-    def __init__(self, draw: st.DrawFn) -> None:
-        self._draw = draw
-
-    def pick(self, choices: Any) -> Any:
-        return self._draw(st.sampled_from(choices))
-
-    def number(self, below: int) -> int:
-        return self._draw(st.integers(0, below - 1))
+    def __init__(self, random: Random) -> None:
+        self.pick: Callable[[Any], Any] = random.choice
+        self.number: Callable[[int], int] = random.randrange
 
     def place(self, root: Members) -> tuple[list[Any], int]:
         found = list(places(root))
@@ -382,7 +376,7 @@ class Mutator:
 
     def surround(self, body: bytes) -> bytes:
         ends = [(b"", b" \n"), (b"\xef\xbb\xbf", b""), (b"[", b"]"), (b"", b"}"), (b"\0", b""), (b"", body)]
-        before, after = self._draw(st.sampled_from(ends))
+        before, after = self.pick(ends)
         return before + body + after
 
     def recode(self, body: bytes) -> bytes:
@@ -438,10 +432,9 @@ OF_REQUESTS: list[Callable[[Mutator, HttpRequest], HttpRequest]] = [
 ]
 
 
-@st.composite
-def requests(draw: st.DrawFn, grammar: Grammar) -> HttpRequest:
+def damaged_request(random: Random, grammar: Grammar) -> HttpRequest:
     """A valid request with zero, one or a few mutations."""
-    mutator = Mutator(draw)
+    mutator = Mutator(random)
     request: HttpRequest = mutator.pick([fetch_card, *[call] * 30])(mutator, grammar)
     for _ in range(mutator.pick([0, 0, 0, 0, 1, 1, 2])):
         request = mutator.pick(OF_REQUESTS)(mutator, request)

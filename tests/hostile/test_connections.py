@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ def server(
     database = Path(tmp_path_factory.mktemp("connections")) / "tasks.db"
     environment = {"STRICT_STORE": f"sqlite:///{database}"}
     with gunicorn("tests.agents.strict:app", threads=THREADS, worker=request.param, environment=environment) as live:
-        yield live, Target(LivePeer(live.url), database)
+        with closing(Target(LivePeer(live.url), database)) as target:
+            yield live, target
         log = live.log
     assert "request failed" not in log
     assert "a2a_sync/" not in log, "no exception went through the library"

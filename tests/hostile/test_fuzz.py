@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.hostile.fuzzed import FuzzTarget, fuzz_target
-from tests.hostile.mutations import CALLS, CALLS_V03, GRAMMARS, HttpRequest, requests
+from tests.hostile.mutations import CALLS, CALLS_V03, GRAMMARS, HttpRequest, damaged_request
 from tests.wsgi import Answer, Frame
 
 #: The errors that bad input may get: codes of the protocol and of JSON-RPC, except for internal errors.
@@ -89,11 +90,10 @@ def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-# Threads of the app use the same random generator while requests are drawn, which Hypothesis attributes to the strategy.
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("version", GRAMMARS)
 def test_damaged_requests(version: str, world: FuzzTarget) -> None:
-    world.damage(requests(GRAMMARS[version]), judge, WRITING)
+    world.damage(partial(damaged_request, grammar=GRAMMARS[version]), judge, WRITING)
 
     writing = WRITING & GRAMMARS[version].calls.keys()
     assert all(world.counts[method] for method in [*writing, *READING[version], "card"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -11,7 +12,7 @@ from a2a_sync import errors
 from a2a_sync.bindings.routes import Paths
 from tests.hostile.fuzzed import FuzzTarget, fuzz_target
 from tests.hostile.mutations import HttpRequest
-from tests.hostile.mutations_http_json import GRAMMARS, requests
+from tests.hostile.mutations_http_json import GRAMMARS, damaged_request
 from tests.wsgi import CARD, OLD_CARD, Answer, Frame
 
 PATHS = Paths(("1.0", "0.3"))
@@ -121,10 +122,9 @@ def judge_error(path: str, request: HttpRequest, answer: Answer) -> None:
         assert all(error["message"].startswith(violation["field"]) for violation in violations)
 
 
-# Threads of the app use the same random generator while requests are drawn, which Hypothesis attributes to the strategy.
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("version", GRAMMARS)
 def test_damaged_requests_over_http_json(version: str, world: FuzzTarget) -> None:
-    world.damage(requests(GRAMMARS[version]), judge, WRITING)
+    world.damage(partial(damaged_request, grammar=GRAMMARS[version]), judge, WRITING)
 
     assert all(world.counts[name] for name in [*WRITING, *READING[version], "card"]), world.counts

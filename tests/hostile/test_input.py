@@ -11,6 +11,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -60,7 +61,8 @@ class Target:
 
     def __init__(self, server: Server, database: Path) -> None:
         self.server = server
-        self.database = database
+        self._database = sqlite3.connect(database)
+        self._dumped: tuple[object, list[str]] | None = None
         finished = self.send("echo one")
         asked = self.send("ask")
         busy = self.result("SendMessage", {**message("wait 600"), "configuration": {"returnImmediately": True}})
@@ -95,11 +97,15 @@ class Target:
 
     def dump(self) -> list[str]:
         """All stored data as SQL, except for the servers' heartbeats."""
-        connection = sqlite3.connect(self.database)
-        try:
-            return [line for line in connection.iterdump() if not line.startswith('INSERT INTO "a2a_workers"')]
-        finally:
-            connection.close()
+        # The version changes with each commit of another connection.
+        version = self._database.execute("PRAGMA data_version").fetchone()
+        if self._dumped is None or self._dumped[0] != version:
+            lines = [line for line in self._database.iterdump() if not line.startswith('INSERT INTO "a2a_workers"')]
+            self._dumped = version, lines
+        return self._dumped[1]
+
+    def close(self) -> None:
+        self._database.close()
 
 
 def forged(token: str, id: Any) -> str:
@@ -113,11 +119,12 @@ def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     database = tmp_path_factory.mktemp("hostile") / "tasks.db"
     store = f"sqlite:///{database}"
     if request.param == "wsgi":
-        with make_app(store) as app:
-            yield Target(Peer(app), database)
+        with make_app(store) as app, closing(Target(Peer(app), database)) as target:
+            yield target
     else:
         with gunicorn("tests.agents.strict:app", environment={"STRICT_STORE": store}) as server:
-            yield Target(LivePeer(server.url), database)
+            with closing(Target(LivePeer(server.url), database)) as target:
+                yield target
             log = server.log
         assert "Traceback" not in log
         assert "request failed" not in log
