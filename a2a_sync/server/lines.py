@@ -40,10 +40,11 @@ class Lines:
         with self._lock:
             line = self._places[place.task_id]
             line.remove(place)
-            if not line:
+            first = line[0] if line else None
+            if first is None:
                 del self._places[place.task_id]
-        if line:
-            line[0].hint()
+        if first is not None:
+            first.hint()
 
 
 class Place(Signal, Closes):
