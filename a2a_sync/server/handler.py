@@ -43,9 +43,9 @@ from a2a_sync.server.bounds import check_bounds, check_headers, check_ids, check
 from a2a_sync.server.engine import ServerEngine
 from a2a_sync.server.extended import ExtendedCard
 from a2a_sync.server.idempotency import check_same
-from a2a_sync.server.lines import Lines
 from a2a_sync.server.paging import read_page_token, since_ms, write_page_token
 from a2a_sync.server.pending import CallerGone, complete
+from a2a_sync.server.sendqueues import SendQueues
 from a2a_sync.stores.base import (
     SMALL_BYTES,
     AlreadySent,
@@ -110,7 +110,7 @@ class RequestHandler:
         self._limits = engine.limits
         self._responses = engine.responses
         self._streams = Streams(engine.store, engine.hub, engine.limits)
-        self._lines = Lines()
+        self._send_queues = SendQueues()
         self._capabilities = capabilities
         self._input_modes = input_modes
         self._direct = direct
@@ -341,10 +341,10 @@ class RequestHandler:
         deadline = time.monotonic() + (self._limits.busy_task_timeout if wait else 0.0)
         if not head.running and (started := self._started_after(owner, request, head, run_on)) is not None:
             return started
-        with self._lines.join(request.task_id) as place:
-            if not place.first:
-                while not place.first:
-                    yield from self._while_busy(place, request.task_id, deadline, context)
+        with self._send_queues.add(request.task_id) as queued:
+            if not queued.first:
+                while not queued.first:
+                    yield from self._while_busy(queued, request.task_id, deadline, context)
                 # One of those before it may have been the same send.
                 if (sent := self._sent(owner, request.key)) is not None:
                     raise AlreadySent(sent)

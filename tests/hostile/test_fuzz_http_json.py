@@ -75,8 +75,8 @@ def accepted(path: str, request: HttpRequest, answer: Answer) -> str:
         assert answer.headers["Content-Type"] in types
         assert isinstance(answer.json, dict)
         assert "error" not in answer.json
-    if request.method == "POST" and request.body.strip():
-        # Accepted JSON must be unambiguous.
+    if request.method == "POST" and request.body.strip() and request.headers.get("Content-Length") != "0":
+        # Accepted JSON must be unambiguous. A body that is announced as empty is not read.
         json.loads(request.body.decode("utf-8-sig"), object_pairs_hook=without_doubles, parse_constant=pytest.fail)
     return operation.name
 
