@@ -164,7 +164,8 @@ class Client(Closes):
             targets and cards that come from peers. It does not check token servers and key sets, and excludes `session`.
         trace: called with a `Frame` for each request, response and event of a stream over HTTP, on the thread of the call;
             without credentials. Cards are not traced. It must not block or raise.
-        max_response_bytes: largest body of a response that is not a stream, decompressed, and largest list of push configurations. One event of a stream has at most 64 MiB.
+        max_response_bytes: largest body of a response that is not a stream, decompressed, and largest list of push
+            configurations. One event of a stream has at most 64 MiB.
         max_task_bytes: largest task that the events of a stream add up to, as JSON.
 
     Raises (from every method that calls the agent):

@@ -3,8 +3,8 @@
 An owner has a fair share of the deliveries at once, a receiver a quarter of them. Receivers that have never accepted a notification of
 an owner, or did not accept the last one, may hang: each gets one delivery at once, all those of an owner an eighth of the slots, and
 those of all owners half of them, of which at most a quarter of the slots is for receivers that never accepted one. So neither a receiver
-that hangs nor an owner with thousands of webhooks at as many host names delays the others. A bounded number of webhooks of each owner waits here.
-For one thread only; `outbox` delivers.
+that hangs nor an owner with thousands of webhooks at as many host names delays the others. A bounded number of webhooks of each owner
+waits here. For one thread only; `outbox` delivers.
 """
 
 from __future__ import annotations

@@ -342,12 +342,11 @@ class RequestHandler:
         if not head.running and (started := self._started_after(owner, request, head, run_on)) is not None:
             return started
         with self._send_queues.add(request.task_id) as queued:
-            if not queued.first:
-                while not queued.first:
-                    yield from self._while_busy(queued, request.task_id, deadline, context)
-                # One of those before it may have been the same send.
-                if (sent := self._sent(owner, request.key)) is not None:
-                    raise AlreadySent(sent)
+            while not queued.first:
+                yield from self._while_busy(queued, request.task_id, deadline, context)
+            # One of those before it may have been the same send.
+            if (sent := self._sent(owner, request.key)) is not None:
+                raise AlreadySent(sent)
             with Waiter(self._hub, request.task_id, ended=True) as waiter:
                 while True:
                     now = self._store.head(owner, request.task_id)

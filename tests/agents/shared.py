@@ -1,5 +1,5 @@
-"""An agent with several users: the header ``X-Caller`` names the caller, ``wait`` runs until it is cancelled, ``pause`` for 0.3 seconds;
-``pieces`` streams so many pieces of text.
+"""An agent with several users: the header ``X-Caller`` names the caller, ``wait`` runs until it is cancelled, ``pause`` for 0.3
+seconds; ``pieces`` streams so many pieces of text.
 
 Tasks are stored in `SHARED_STORE`, at most `SHARED_MAX_TASKS`.
 """

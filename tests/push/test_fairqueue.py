@@ -222,26 +222,22 @@ def test_few_webhooks_of_an_owner_wait_in_memory_and_more_are_read_later(
     monkeypatch.setattr("a2a_sync.push.fairqueue._MAX_WAITING", 10)
     line = line_of(16, several=True)
     hooks = [webhook(number, f"host-{number}.example", "greedy") for number in range(30)]
-    for one in hooks:
-        line.add(one)
-    line.add(webhook(99, "other.example", "other"))
-    assert len(line._owner_and_origin) == 11
+
+    def deliver(webhooks: list[StoredWebhook]) -> list[int]:
+        """The positions of those that are delivered, of all that are added."""
+        for one in webhooks:
+            line.add(one)
+        delivered = []
+        while not line.idle:
+            for one in taken(line):
+                delivered.append(one.head)
+                line.end(one, accepted=True)
+        return delivered
+
+    # One that waits is updated all the same, and the webhooks of another owner are added.
+    updated = [*hooks, replace(hooks[0], head=2), webhook(99, "other.example", "other")]
+    assert sorted(deliver(updated)) == [1] * 10 + [2]
+    assert line.wants_more()
     assert not line.wants_more()
-    # One that waits is updated all the same.
-    line.add(replace(hooks[0], head=2))
-    begun: list[StoredWebhook] = []
-    while not line.wants_more():
-        found = taken(line)
-        assert found, "the line stands still"
-        begun += found
-        for one in found:
-            line.end(one, accepted=True)
-    assert begun[0].head == 2
+    assert deliver(hooks[10:15]) == [1] * 5
     assert not line.wants_more()
-    while not line.idle:
-        for one in taken(line):
-            line.end(one, accepted=True)
-    assert not line._waiting_of
-    for one in hooks[20:]:
-        line.add(one)
-    assert len(line._owner_and_origin) == 10
