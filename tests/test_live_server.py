@@ -74,6 +74,20 @@ def test_streams_without_events_hold_no_thread_and_receive_what_follows(server: 
             assert stream.readline() in (b"\r\n", b"\n")
 
 
+def test_more_streams_than_threads_are_open_at_once() -> None:
+    with (
+        gunicorn("tests.agents.patient:app", "-c", "python:a2a_sync.gunicorn", threads=8) as server,
+        Client(server.url) as client,
+    ):
+        connections = [connection for _ in range(10) for connection in streaming(server)]
+        assert answered_within(2.0, server)
+        for task in client.list_tasks(page_size=100).tasks:
+            client.cancel_task(task.id)
+        for connection in connections:
+            with connection, connection.makefile("rb") as stream:
+                assert any(b"TASK_STATE_CANCELED" in line for line in stream)
+
+
 def test_disconnected_blocking_sends_release_their_threads_within_two_seconds(server: LiveServer) -> None:
     with Client(server.url) as client:
         client.card()

@@ -561,7 +561,10 @@ class SingleItemStream:
 
 
 class PolledStream(Protocol):
-    """A stream that a server can poll. ``task_id`` is ``""`` where there is no task."""
+    """A stream that a server can poll. ``task_id`` is ``""`` where there is no task.
+
+    A server that calls ``notify`` keeps no thread for the stream: from then on it polls when its callback is called.
+    """
 
     @property
     def task_id(self) -> str: ...

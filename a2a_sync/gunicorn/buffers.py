@@ -303,6 +303,11 @@ class ClientSocket(socket.socket):
             self._wait_until_sent(0)
         return super().sendfile(file, offset, count)
 
+    @property
+    def full(self) -> bool:
+        """Whether the next write would wait for the client."""
+        return self.parked_bytes > _HIGH_WATER
+
     def _wait_until_sent(self, limit_bytes: int) -> None:
         """Wait until at most `limit_bytes` bytes are parked. The lock must be held."""
         if self.parked_bytes > limit_bytes and not self._changed.wait_for(

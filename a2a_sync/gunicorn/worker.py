@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
+import math
 import os
 import queue
 import selectors
@@ -18,6 +20,7 @@ import ssl
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from datetime import datetime
@@ -82,10 +85,18 @@ class _TLSSocket(ssl.SSLSocket):
 
 
 class _Paused(NamedTuple):
-    """A response whose event stream waits for an event, and the rest of its request."""
+    """A response whose event stream waits, and the rest of its request.
+
+    It waits for an event, or, if `unread`, for the client to read what was sent before.
+    """
 
     body: EventStreamBody
-    exchange: Generator[EventStreamBody, None, bool]
+    unread: bool
+    exchange: _Exchange
+
+
+#: Yields the body and `_Paused.unread` when a response pauses; returns whether the connection can be kept.
+_Exchange = Generator[tuple[EventStreamBody, bool], None, bool]
 
 
 class _Connection(gthread.TConn):  # type: ignore[misc]
@@ -164,7 +175,7 @@ class _Outcome:
 
 
 class _Threads:
-    """The threads of a worker. All methods are called on the main thread.
+    """The threads of a worker. Methods are called on the main thread, if not named otherwise.
 
     They have no futures, which cost a condition for each request, and the exit of the process does not wait for them.
     """
@@ -175,6 +186,28 @@ class _Threads:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._started = 0
         self._busy = 0
+        self._max_resumed: float = max(2, size // 8)
+        self._resumed: set[Any] = set()
+        #: Connections that are to be resumed, by caller.
+        self._waiting: dict[str, deque[Any]] = {}
+
+    def resume(self, conn: Any, caller: str) -> None:
+        """Continue a paused response. Few are continued at a time, because more would only compete for the interpreter.
+
+        Those that wait get their turns by `caller`, so that many streams of one do not delay those of another.
+        """
+        if len(self._resumed) < self._max_resumed:
+            self._resumed.add(conn)
+            self.submit(conn)
+        else:
+            self._waiting.setdefault(caller, deque()).append(conn)
+
+    def resume_all(self) -> None:
+        """Continue those that wait, and all later ones at once."""
+        self._max_resumed = math.inf
+        waiting, self._waiting = self._waiting, {}
+        for conn in itertools.chain(*waiting.values()):
+            self.submit(conn)
 
     def submit(self, conn: Any) -> None:
         """Serve a request of a connection on the next free thread."""
@@ -184,9 +217,21 @@ class _Threads:
             threading.Thread(target=self._run, name=f"a2a-request-{self._started}", daemon=True).start()
         self._queue.put(conn)
 
-    def release(self) -> None:
-        """A request has been served."""
+    def release(self, conn: Any) -> None:
+        """A request of a connection has been served."""
         self._busy -= 1
+        if conn in self._resumed:
+            self._resumed.remove(conn)
+            if self._waiting:
+                caller = next(iter(self._waiting))
+                conns = self._waiting.pop(caller)
+                self.resume(conns.popleft(), caller)
+                if conns:
+                    self._waiting[caller] = conns
+
+    def contended(self) -> bool:
+        """Whether requests or streams wait for a thread; on any thread."""
+        return self._busy > self._size or bool(self._waiting)
 
     def _run(self) -> None:
         for conn in iter(self._queue.get, None):
@@ -222,8 +267,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self._writing: dict[_Connection, None] = {}
         #: Outcomes of requests that a thread has finished while the response is still being sent, by connection.
         self._finished: dict[_Connection, Any] = {}
-        #: Connections whose streams have no event, and occupy no thread.
-        self._paused: dict[_Connection, EventStreamBody] = {}
+        #: Connections whose streams occupy no thread.
+        self._paused: dict[_Connection, _Paused] = {}
         self._lingering: dict[ClientSocket, tuple[float, int]] = {}
         self._next_sweep = 0.0
         self.heads: Heads = Heads(self.cfg)
@@ -243,6 +288,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         finally:
             # The app is closed next, and nothing continues paused streams: they wait for their end on threads.
             self._pausing = False
+            self.tpool.resume_all()
             for conn in list(self._paused):
                 self._resume(conn)
 
@@ -366,16 +412,14 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         exchange = self._exchange(req, conn) if conn.paused is None else conn.paused.exchange
         conn.paused = None
         try:
-            conn.paused = _Paused(next(exchange), exchange)
+            body, unread = next(exchange)
+            conn.paused = _Paused(body, unread, exchange)
         except StopIteration as end:
             return bool(end.value)
         return False
 
-    def _exchange(self, req: Any, conn: _Connection) -> Generator[EventStreamBody, None, bool]:
-        """Respond to a request as gunicorn does, with the response of `Parser.create`; yields the body whenever it pauses.
-
-        Returns whether the connection can be kept.
-        """
+    def _exchange(self, req: Any, conn: _Connection) -> _Exchange:
+        """Respond to a request as gunicorn does, with the response of `Parser.create`."""
         environ: dict[str, Any] = {}
         response = None
         try:
@@ -390,12 +434,14 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
                     response.write_file(body)
                 else:
                     if pauses := isinstance(body, EventStreamBody):
-                        body.allow_pauses()
+                        body.allow_pauses(self.tpool.contended)
                     for data in body:
                         if data or not pauses:
                             response.write(data)
+                            if pauses and conn.sock.full and self._pausing:
+                                yield body, True
                         elif self._pausing:
-                            yield body
+                            yield body, False
                         else:
                             body.forbid_pauses()
                 response.close()
@@ -527,7 +573,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         The rest of an incomplete request is received; else the connection is reused or closed when its response is
         sent.
         """
-        self.tpool.release()
+        self.tpool.release(conn)
         self._received -= conn.received_bytes
         conn.received_bytes = 0
         if conn.first_bytes is not None:
@@ -537,8 +583,11 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             if conn in self._incoming:
                 self._receive(conn, None)
         elif conn.paused is not None:
-            self._paused[conn] = conn.paused.body
-            conn.paused.body.resume_at_event(partial(self.method_queue.defer, self._resume, conn))
+            self._paused[conn] = conn.paused
+            if not conn.paused.unread:
+                conn.paused.body.resume_at_event(partial(self.method_queue.defer, self._resume, conn))
+            elif not conn.sock.full:
+                self._resume(conn)
         elif conn in self._writing:
             self._finished[conn] = fs
         else:
@@ -546,8 +595,9 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
 
     def _resume(self, conn: _Connection) -> None:
         """Continue a paused response on a pool thread. Called on the main thread."""
-        if self._paused.pop(conn, None) is not None:
-            self.tpool.submit(conn)
+        paused = self._paused.pop(conn, None)
+        if paused is not None:
+            self.tpool.resume(conn, paused.body.caller)
 
     def send_when_writable(self, conn: _Connection) -> None:
         """Send the parked bytes of a connection whenever its socket is writable. Called on the main thread."""
@@ -561,6 +611,9 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         except OSError:
             conn.sock.abort()
             done = True
+        paused = self._paused.get(conn)
+        if paused is not None and paused.unread and not conn.sock.full:
+            self._resume(conn)
         if done:
             del self._writing[conn]
             self.poller.unregister(conn.sock)
@@ -634,8 +687,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         for conn in list(self._writing):
             if conn.sock.progress < stalled:
                 conn.sock.abort()
-        for conn, body in list(self._paused.items()):
-            if body.is_due(now):
+        for conn, paused in list(self._paused.items()):
+            if not paused.unread and paused.body.is_due(now):
                 self._resume(conn)
         for sock in [sock for sock, (until, _) in self._lingering.items() if until < now]:
             self._close_lingering(sock)

@@ -2,7 +2,7 @@
 
 A WSGI server has a number of threads, and each of these calls holds one until it ends. If they held all of them, no task
 could be read or cancelled. So some threads stay free, and no owner holds all the others: a call beyond that is refused before
-anything is stored.
+anything is stored. Where a stream can wait for its events without a thread, it holds one only while it opens.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MAX_DELAY = 0.05
 
 
 class _Ticket:
-    """One thread of the server, held by a call of `owner` or waited for; ``granted`` is released when it is available."""
+    """A call of `owner` that holds a thread of the server, or waits for one; ``granted`` is released when it is available."""
 
     __slots__ = ("granted", "owner", "since")
 
@@ -93,7 +93,7 @@ class ThreadBudget:
         return self._streams.taken
 
     def guard(self, endpoint: Endpoint) -> Endpoint:
-        """Wrap `endpoint`: blocking sends hold a thread of the server until they return, streams until they are closed.
+        """Wrap `endpoint`: blocking sends hold a thread of the server until they return, streams until ``close`` or ``notify``.
 
         Those of a transport whose waiting calls hold no thread (`CallContext.threaded`) count as open streams. The returned
         endpoint raises `OverloadedError` where no thread or no place is left.
@@ -110,9 +110,14 @@ class ThreadBudget:
         return guarded
 
     def _stream(self, endpoint: Endpoint, call: Call[Any, Any]) -> Any:
-        release = self.take_stream(quota_owner(owner_of(call.context)), threaded=call.context.threaded)
-        stream = within(_unless_it_returns(release), endpoint, call)
-        return changed(stream, lambda stream: _BudgetedStream(stream, release))
+        ticket = self._take_stream(quota_owner(owner_of(call.context)), threaded=call.context.threaded)
+        stream = within(_unless_it_returns(partial(self._release_stream, ticket)), endpoint, call)
+        return changed(
+            stream,
+            lambda stream: _BudgetedStream(
+                stream, partial(self._release, ticket), partial(self._release_stream, ticket)
+            ),
+        )
 
     @contextmanager
     def _send(self, call: AnyCall) -> Iterator[None]:
@@ -133,6 +138,9 @@ class ThreadBudget:
         Raises:
             OverloadedError: no stream or no thread is left.
         """
+        return partial(self._release_stream, self._take_stream(owner, threaded=threaded))
+
+    def _take_stream(self, owner: str, *, threaded: bool) -> _Ticket:
         with self._lock:
             if not self._streams.admits(owner):
                 own = self._streams.taken < self._streams.total
@@ -143,22 +151,18 @@ class ThreadBudget:
                 )
             self._streams.take(owner)
         if not threaded:
-            return partial(self._release_stream, owner)
+            return _Ticket(owner)
         try:
-            ticket = self._take(owner)
+            return self._take(owner)
         except BaseException:
-            self._release_stream(owner)
+            with self._lock:
+                self._streams.release(owner)
             raise
 
-        def release() -> None:
-            self._release_stream(owner)
-            self._release(ticket)
-
-        return release
-
-    def _release_stream(self, owner: str) -> None:
+    def _release_stream(self, ticket: _Ticket) -> None:
         with self._lock:
-            self._streams.release(owner)
+            self._streams.release(ticket.owner)
+        self._release(ticket)
 
     # -- threads --
 
@@ -198,7 +202,10 @@ class ThreadBudget:
         self._threads.take(ticket.owner)
 
     def _release(self, ticket: _Ticket) -> None:
+        """Release the thread of a call, if it holds one."""
         with self._lock:
+            if ticket not in self._held:
+                return
             del self._held[ticket]
             self._threads.release(ticket.owner)
             # Handed over directly, so that a call that arrives now does not take it first.
@@ -219,13 +226,24 @@ def _unless_it_returns(undo: Callable[[], None]) -> Iterator[None]:
 
 
 class _BudgetedStream:
-    """A stream that holds a thread of the budget until it is closed."""
+    """A stream that counts as open until it is closed, and holds a thread until then or until its reader is notified of events.
 
-    def __init__(self, stream: PolledStream, release: Callable[[], None]) -> None:
+    Parameters:
+        stream: the stream itself.
+        release_thread: releases its thread; does nothing the second time.
+        release: releases its place, and the thread if it still has one.
+    """
+
+    def __init__(self, stream: PolledStream, release_thread: Callable[[], None], release: Callable[[], None]) -> None:
         self._stream = stream
+        self._release_thread = release_thread
         self._release: Callable[[], None] | None = release
         self.poll = stream.poll
-        self.notify = stream.notify
+
+    def notify(self, callback: Callable[[], None]) -> None:
+        """As `PolledStream.notify`. No thread waits for events from now on."""
+        self._release_thread()
+        self._stream.notify(callback)
 
     @property
     def task_id(self) -> str:

@@ -331,7 +331,7 @@ class Exchange:
         except BaseException:
             stream.close()
             raise
-        return EventStreamBody(stream, envelope, codec, self._connection, self._limits)
+        return EventStreamBody(stream, envelope, codec, self._connection, self._limits, self._caller)
 
     def respond_with(self, response: WSGIApplication) -> Iterable[bytes]:
         """The response of another WSGI application, such as one of Werkzeug's."""

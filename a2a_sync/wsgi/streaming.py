@@ -30,8 +30,10 @@ logger: Final = get_logger(__name__)
 
 #: Events that wait together are written together up to this many bytes; a larger event is a write of its own.
 _MAX_WRITE_BYTES = 64 * 1024
-#: A stream without an event for so many seconds pauses, where the server continues it.
+#: A stream pauses when it has no event for so many seconds, where the server continues it; from then on it pauses at once.
 _PATIENCE = 0.05
+#: Seconds for which a stream writes without a pause while others wait for its thread.
+_TIME_SLICE = 0.001
 #: Under gevent streams that have written more take turns: a write to a client that reads quickly does not let other greenlets run.
 _MAX_UNPACED_BYTES = 16 * 1024
 #: Exactly this content type: proxies and clients look for it without a charset.
@@ -63,11 +65,15 @@ class EventStreamBody:
     _codec: Codec
     _connection: Connection
     _limits: Limits
+    #: The id of the principal; streams of several callers are continued in turn.
+    caller: str = ""
 
     def __post_init__(self) -> None:
         self._closed = False
         self._pauses = False
-        #: There has been an event since the stream was polled last.
+        #: Whether requests or streams wait for the thread of the iteration.
+        self._contended: Callable[[], bool] = bool
+        #: There has been an event since the stream was polled last, or may have been.
         self._woken = False
         self._resume: Callable[[], None] | None = None
         #: When a paused iteration continues without an event, and when the connection was checked last.
@@ -75,11 +81,13 @@ class EventStreamBody:
 
     # -- pauses --
 
-    def allow_pauses(self) -> None:
+    def allow_pauses(self, contended: Callable[[], bool]) -> None:
         """Let the iteration pause while there is no event, which it shows by yielding ``b""``. Called before the iteration.
 
+        While `contended` returns True, others wait for its thread: it waits for no event, and pauses between events after a time slice.
         The caller continues it, on any thread, when the function that it gave to `resume_at_event` is called or when it `is_due`.
         """
+        self._contended = contended
         self._pauses = True
         self._stream.notify(self._wake)
 
@@ -114,11 +122,11 @@ class EventStreamBody:
         end = time.monotonic() + limits.max_stream_age * random.uniform(0.9, 1.0)
         # Servers send the headers with the first bytes, so a stream that has no event yet begins with a comment.
         written, tick = -limits.stream_keepalive_interval, 0.0
-        checked = time.monotonic()
+        checked = resumed = time.monotonic()
         free = _MAX_UNPACED_BYTES
         try:
             while (items := self._poll(tick)) is not None:
-                tick = _PATIENCE if self._pauses else limits.disconnect_check_interval
+                tick = self._patience()
                 if items:
                     for written_now in self._frames(items):
                         yield written_now
@@ -126,6 +134,11 @@ class EventStreamBody:
                             _pass_turn()
                     written = checked = time.monotonic()
                     if written < end:
+                        if tick == 0.0 and written - resumed >= _TIME_SLICE:
+                            # The next event may be there already, and nothing would announce it.
+                            self._woken = True
+                            yield b""
+                            resumed = time.monotonic()
                         continue
                 now = time.monotonic()
                 if now >= end:
@@ -143,7 +156,7 @@ class EventStreamBody:
                     self._due = min(end, written + limits.stream_keepalive_interval, now + limits.store_poll_interval)
                     self._checked = now
                     yield b""
-                    tick = 0.0
+                    resumed, tick = time.monotonic(), 0.0
             closing = self._stream.closing
             if closing is not None and (data := self._codec.encode_end(closing)) is not None:
                 yield frame(self._envelope.wrap(data), closing.number)
@@ -151,6 +164,12 @@ class EventStreamBody:
             yield self._error(error)
         except Exception:
             yield self._error(incident(logger, "a stream failed", {}))
+
+    def _patience(self) -> float:
+        """Seconds to wait for the next event on the thread of the iteration."""
+        if not self._pauses:
+            return self._limits.disconnect_check_interval
+        return 0.0 if self._due or self._contended() else _PATIENCE
 
     def _poll(self, timeout: float) -> list[StreamItem] | None:
         self._woken = False

@@ -58,7 +58,8 @@ def test_two_hundred_slow_clients_do_not_delay_another_caller(
     assert worst < 2.0
 
 
-def test_streams_that_are_not_read_hold_little_of_a_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", SERVERS)
+def test_streams_that_are_not_read_hold_no_thread_and_little_of_a_log(kind: str, tmp_path: Path) -> None:
     with closing(SQLiteStore(tmp_path / "tasks.db")) as store:
         run = begin(store, owner=Owner())
         task_id = run.head.id
@@ -66,7 +67,7 @@ def test_streams_that_are_not_read_hold_little_of_a_log(tmp_path: Path) -> None:
             store.append(run.token, [status(task_id, TaskState.WORKING, text="x" * 50_000)])
         store.append(run.token, [status(task_id, TaskState.INPUT_REQUIRED)], end=True)
     environment = {"WORKER_STORE": f"sqlite:///{tmp_path / 'tasks.db'}"}
-    with gunicorn_gevent("tests.agents.worker:app", environment=environment) as server, ExitStack() as stack:
+    with SERVERS[kind]("tests.agents.worker:app", environment=environment) as server, ExitStack() as stack:
         process = worker_pid(server)
         before, streams = resident(process), []
         for _ in range(60):

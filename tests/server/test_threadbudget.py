@@ -8,8 +8,17 @@ from collections.abc import Callable
 import pytest
 
 from a2a_sync.concurrency.quotas import Quotas
+from a2a_sync.engine.hub import SingleItemStream
 from a2a_sync.errors import OverloadedError
-from a2a_sync.operations import CANCEL_TASK, SEND_MESSAGE, SEND_STREAMING_MESSAGE, Call, CallContext, Operation
+from a2a_sync.operations import (
+    CANCEL_TASK,
+    SEND_MESSAGE,
+    SEND_STREAMING_MESSAGE,
+    Call,
+    CallContext,
+    Operation,
+    StreamItem,
+)
 from a2a_sync.server import threadbudget as module
 from a2a_sync.server.threadbudget import ThreadBudget
 from a2a_sync.types import CancelTaskRequest, Message, Role, SendMessageConfiguration, SendMessageRequest, TextPart
@@ -218,6 +227,24 @@ def test_no_more_calls_wait_than_hold_a_thread(monkeypatch: pytest.MonkeyPatch) 
     leave[0]()
     waiter.result()()
     assert budget.streams == 0
+
+
+def test_a_stream_whose_reader_is_notified_of_events_holds_no_thread() -> None:
+    budget = ThreadBudget(3, 4)
+    guarded = budget.guard(lambda call: SingleItemStream(StreamItem("event")))
+    streams = [guarded(streaming(SEND_STREAMING_MESSAGE)) for _ in range(2)]
+    old(budget)
+    with pytest.raises(OverloadedError, match="threads"):
+        guarded(streaming(SEND_STREAMING_MESSAGE))
+
+    streams[0].notify(lambda: None)
+
+    streams.append(guarded(streaming(SEND_STREAMING_MESSAGE)))
+    assert budget.streams == 3
+    for stream in streams:
+        stream.close()
+        stream.close()
+    assert (budget.streams, len(budget._held)) == (0, 0)
 
 
 def test_the_number_of_threads_can_be_set_later() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import random
 import socket
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from gunicorn.http import wsgi
 from gunicorn.http.errors import ParseException
 from gunicorn.http.parser import RequestParser
 
+from a2a_sync.gunicorn import worker
 from a2a_sync.gunicorn.requests import Heads, KnownRequest, Parser, Response
 
 HEADS = [
@@ -266,3 +268,34 @@ def test_head_and_body_are_sent_in_one_write(connection: Any) -> None:
         response.start_response("200 OK", headers)
         response.write(b"hello")
         assert len(writes) == 1
+
+
+# -- threads ------------------------------------------------------------------------------------------------------------
+
+
+def test_resumed_streams_of_callers_take_turns() -> None:
+    served: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threads = worker._Threads(16, served.put)
+    for conn in ("a1", "a2", "a3", "a4", "a5", "b1", "c1"):
+        threads.resume(conn, conn[0])
+    assert threads.contended()
+
+    order = []
+    while len(order) < 7:
+        order.append(served.get(timeout=10))
+        threads.release(order[-1])
+
+    assert order == ["a1", "a2", "a3", "b1", "c1", "a4", "a5"]
+    assert not threads.contended()
+    threads.shutdown(wait=False)
+
+
+def test_a_stopping_worker_resumes_all_streams() -> None:
+    served: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threads = worker._Threads(16, served.put)
+    for conn in "abcd":
+        threads.resume(conn, "caller")
+    threads.resume_all()
+    threads.resume("e", "caller")
+    assert sorted(served.get(timeout=10) for _ in range(5)) == [*"abcde"]
+    threads.shutdown(wait=False)

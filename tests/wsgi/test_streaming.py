@@ -33,6 +33,7 @@ from a2a_sync.engine.hub import Subscription
 from a2a_sync.errors import StoreError, UnsupportedOperationError
 from a2a_sync.operations import StreamItem
 from a2a_sync.stores.base import LogPage, Owner, TaskQuery
+from a2a_sync.wsgi import streaming as module
 from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.streaming import EventStreamBody
 from tests.engine import eventually
@@ -396,6 +397,8 @@ class Endless:
     def poll(self, timeout: float) -> list[StreamItem]:
         return [StreamItem(ANSWER)]
 
+    def notify(self, callback: Callable[[], None]) -> None: ...
+
     def __iter__(self) -> Iterator[StreamItem]:
         return iter(())
 
@@ -428,7 +431,7 @@ def paused(
     with Peer(peer.served, valid=False).open("POST", "/", body, JSON_HEADERS, environ) as answer:
         stream = answer.iterable
         assert isinstance(stream, EventStreamBody)
-        stream.allow_pauses()
+        stream.allow_pauses(lambda: False)
         assert b'"task"' in answer.chunk()
         assert answer.chunk() == b""
         yield stream, answer.chunks
@@ -491,6 +494,47 @@ def test_a_stream_that_may_not_pause_any_more_waits_for_its_end(peer: Peer) -> N
             rest = another.submit(list, chunks)
             peer.call("CancelTask", {"id": task_id})
             assert b"" not in rest.result(30)
+
+
+def endless(limits: Limits, contended: Callable[[], bool]) -> EventStreamBody:
+    """A stream that always has an event."""
+    body = EventStreamBody(Endless(), EventEnvelope(1), by_version("1.0"), Connection({}, lambda: False), limits)
+    body.allow_pauses(contended)
+    return body
+
+
+def test_a_stream_of_many_events_pauses_while_others_wait_for_its_thread() -> None:
+    body = endless(Limits(max_stream_age=60), lambda: True)
+    watch, pieces = Stopwatch(), iter(body)
+    written = sum(1 for _ in itertools.takewhile(bool, pieces))
+    assert written
+    assert watch.within(5)
+
+    resumed = threading.Event()
+    body.resume_at_event(resumed.set)
+
+    assert resumed.is_set()
+    assert next(pieces)
+
+
+def test_a_stream_of_many_events_does_not_pause_for_itself() -> None:
+    pieces = list(endless(Limits(max_stream_age=0.1), lambda: False))
+    assert pieces
+    assert all(pieces)
+
+
+def test_a_stream_without_an_event_pauses_at_once_while_others_wait_for_its_thread(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 60.0)
+    body = rpc("SubscribeToTask", {"id": waiting(peer)})
+    with Peer(peer.served, valid=False).open("POST", "/", body, JSON_HEADERS) as answer:
+        assert isinstance(answer.iterable, EventStreamBody)
+        answer.iterable.allow_pauses(lambda: True)
+        watch = Stopwatch()
+        assert b'"task"' in answer.chunk()
+        assert answer.chunk() == b""
+        assert watch.within(5)
 
 
 # -- the end ------------------------------------------------------------------------------------------------------------
