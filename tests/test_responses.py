@@ -75,8 +75,19 @@ def test_responses_are_read_and_encoded_one_at_a_time_with_pauses(monkeypatch: p
     request.result(TIMEOUT)
     assert budget._taken == 10
     # The first waited for none.
-    assert pauses[0] == 0
-    assert pytest.approx(0.1) in pauses
+    assert pauses == [pytest.approx(0.1)]
+
+
+def test_pauses_too_short_for_a_sleep_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    clock = [1000.0]
+    set_clock(monkeypatch, responses, monotonic=lambda: clock[0], sleep=pauses.append)
+    budget = ResponseBudget(100)
+    for _ in range(8):
+        budget.reserve(10, "")
+        clock[0] += 0.0011
+        budget.release()
+    assert pauses == [pytest.approx(0.0011)]
 
 
 def test_a_response_is_refused_that_would_wait_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:

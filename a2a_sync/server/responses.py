@@ -28,6 +28,8 @@ _WAIT_SECONDS = 10.0
 #: Between two large responses other requests have the processor for this share of the time of the first, at most so long.
 _PAUSE_SHARE = 0.25
 _MAX_PAUSE = 0.25
+#: Shorter pauses are added up, because a system takes longer for a sleep than was asked for.
+_MIN_PAUSE = 0.001
 #: ``M_MMAP_THRESHOLD`` of ``mallopt``.
 _MMAP_THRESHOLD = -3
 
@@ -101,7 +103,7 @@ class ResponseBudget:
         if waiting + size > _MAX_WAITING_BYTES and waiting:
             raise OverloadedError("too many large requests at once; try again later", retry_after=1.0)
         place, own = self.detach()
-        claim, deadline, pause = _Claim(own + size, response), time.monotonic() + _WAIT_SECONDS, 0.0
+        claim, deadline = _Claim(own + size, response), time.monotonic() + _WAIT_SECONDS
         with self._lock:
             # Not held while it waits for more: those before it in the queue may wait for these bytes.
             self._taken -= own
@@ -113,7 +115,6 @@ class ResponseBudget:
                     raise OverloadedError("too many large responses at once; try again later", retry_after=1.0)
                 most = yield Wait(claim, deadline)
                 claim.wait(min(most, left))
-                pause = self._pause
         finally:
             with self._lock:
                 if not claim.granted:
@@ -123,7 +124,10 @@ class ResponseBudget:
                     self._turn = threading.get_ident()
             self.attach((place, claim.size if claim.granted else 0))
         if response:
-            time.sleep(pause)
+            # Only the thread that has the turn changes the pause.
+            if self._pause >= _MIN_PAUSE:
+                pause, self._pause = self._pause, 0.0
+                time.sleep(pause)
             self._turn_began = time.monotonic()
 
     def _grant(self) -> None:
@@ -148,7 +152,7 @@ class ResponseBudget:
     def _end_turn(self, thread: int) -> None:
         if self._turn == thread:
             self._turn = None
-            self._pause = min((time.monotonic() - self._turn_began) * _PAUSE_SHARE, _MAX_PAUSE)
+            self._pause = min(self._pause + (time.monotonic() - self._turn_began) * _PAUSE_SHARE, _MAX_PAUSE)
             self._grant()
 
     def detach(self) -> tuple[str | None, int]:
