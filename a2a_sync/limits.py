@@ -90,11 +90,11 @@ class Limits:
         sweep_interval: how often a process removes and compacts old tasks (± 50 %).
 
     Streams:
-        max_open_streams: open streams at once in one process, and blocking sends over gRPC; beyond it HTTP 429.
-        server_threads: threads of the server in one process. Each blocking send holds one, and each stream where the server
-            cannot continue it without (`a2a_sync.gunicorn` can). An eighth of the threads, at least two, is reserved for
-            other requests: further streams and sends get HTTP 429. None: the number that the settings for gunicorn pass, or
-            no limit.
+        max_open_streams: open streams at once in one process, and blocking sends that wait without a thread (over gRPC, and with
+            the worker of `a2a_sync.gunicorn`); beyond it HTTP 429.
+        server_threads: threads of the server in one process. Where it cannot resume responses, each open stream and each blocking
+            send holds one. An eighth of the threads, at least two, is reserved for other requests: further streams and sends
+            get HTTP 429. None: the number that the settings for gunicorn pass, or no limit.
         max_buffered_batches: batches of entries in the queue of one subscriber; a slower one reads the log instead.
         disconnect_check_interval: how often an idle stream checks for a lost client or a stopping server.
         stream_keepalive_interval: how often an idle stream sends a comment, and gRPC pings a silent connection with calls.

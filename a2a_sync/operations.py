@@ -7,6 +7,7 @@ An **endpoint** is a callable that takes a `Call` and returns the result of its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -183,8 +184,8 @@ class CallContext:
         address: the URL at which the server was called, for operations whose result contains it.
         owner: the owner of the tasks, if that is not the principal.
         peer: the network address of the caller, or ``""``.
-        threaded: the call holds a thread of the server while it waits: its stream, or a blocking send. False: a call that waits
-            may return a stream of its result, so that no thread waits for it.
+        threaded: the call holds a thread of the server while it waits: its stream, or a blocking send.
+        deferred_after: seconds after which a call that waits may return a stream of its result, so that no thread waits for it.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -203,6 +204,7 @@ class CallContext:
     owner: str | None = None
     peer: str = ""
     threaded: bool = True
+    deferred_after: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,16 +294,21 @@ FEATURES = (
         },
     ),
     Feature(
-        "event streams that keep no thread of gunicorn while they have no event",
-        "b7b7830",
+        "event streams and blocking sends that keep no thread of gunicorn while they wait",
+        "b7b7830, fbe767d and the two after it",
         {
             "gunicorn.worker": (
                 "_Paused BufferedThreadWorker.handle_request BufferedThreadWorker._resume"
-                " BufferedThreadWorker.wait_for_and_dispatch_events"
+                " BufferedThreadWorker.wait_for_and_dispatch_events _Threads.resume _Threads.resume_all _Threads.contended"
             ),
+            "gunicorn.buffers": "ClientSocket.full",
+            "server.threadbudget": "_BudgetedStream.notify _SHORT_WAIT",
+            "wsgi.exchange": "Exchange.pending _DEFERRED_AFTER",
+            "wsgi.http_json": "HttpJsonService._respond_later",
+            "wsgi.jsonrpc": "_respond_later",
+            "wsgi.pausing": "*",
             "wsgi.streaming": (
-                "EventStreamBody.allow_pauses EventStreamBody.forbid_pauses EventStreamBody.is_due EventStreamBody._poll"
-                " EventStreamBody.resume_at_event EventStreamBody._wake _PATIENCE"
+                "EventStreamBody.allow_pauses EventStreamBody._patience EventStreamBody._poll _PATIENCE _TIME_SLICE"
             ),
         },
     ),

@@ -11,6 +11,7 @@ import pytest
 import requests
 
 from a2a_sync import Client, Task, TaskState, TaskStatusUpdateEvent
+from tests.engine import eventually
 from tests.live import LiveServer, gunicorn
 from tests.stopwatch import Stopwatch
 
@@ -86,6 +87,24 @@ def test_more_streams_than_threads_are_open_at_once() -> None:
         for connection in connections:
             with connection, connection.makefile("rb") as stream:
                 assert any(b"TASK_STATE_CANCELED" in line for line in stream)
+
+
+def test_more_blocking_sends_than_threads_wait_at_once() -> None:
+    with (
+        gunicorn("tests.agents.patient:app", "-c", "python:a2a_sync.gunicorn", threads=8) as server,
+        Client(server.url) as client,
+    ):
+        connections = [post(server, "SendMessage") for _ in range(40)]
+        eventually(lambda: client.list_tasks().total_size == len(connections), "the sends")
+        assert answered_within(2.0, server)
+        for task in client.list_tasks(page_size=100).tasks:
+            client.cancel_task(task.id)
+        for connection in connections:
+            with connection:
+                response = connection.recv(65536)
+                while b"TASK_STATE_CANCELED" not in response:
+                    response += connection.recv(65536)
+                assert response.startswith(b"HTTP/1.1 200")
 
 
 def test_disconnected_blocking_sends_release_their_threads_within_two_seconds(server: LiveServer) -> None:

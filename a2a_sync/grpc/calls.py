@@ -43,6 +43,8 @@ logger: Final = get_logger(__name__)
 
 #: The metadata that names the agent of a host; clients of 1.0 can name it in the tenant of their request.
 AGENT = "a2a-agent"
+#: Seconds after which a call that waits leaves its thread; most tasks are short.
+_DEFERRED_AFTER = 0.25
 
 
 class Agents:
@@ -222,6 +224,7 @@ class Methods:
             peer=caller.peer,
             # Streams leave the thread at once, and calls that wait after a moment.
             threaded=False,
+            deferred_after=_DEFERRED_AFTER,
         )
 
     # -- streams --

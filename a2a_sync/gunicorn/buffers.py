@@ -204,6 +204,8 @@ class ClientSocket(socket.socket):
 
     #: The application may write a response of any size in one call, which does not wait until the client has read it.
     buffers_writes = True
+    #: A paused body is resumed. The worker sets it for the connections that it serves itself.
+    resumes = False
 
     def __init__(self, accepted: socket.socket, on_park: Callable[[], None], timeout: float) -> None:
         super().__init__(accepted.family, accepted.type, accepted.proto, accepted.detach())

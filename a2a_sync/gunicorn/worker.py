@@ -35,8 +35,8 @@ from gunicorn.workers import gthread
 from a2a_sync.gunicorn.buffers import STEP, ClientSocket, IncomingRequest, TLSClientSocket, connection_limit, is_whole
 from a2a_sync.gunicorn.requests import Heads, Parser, Response
 from a2a_sync.limits import Limits
+from a2a_sync.wsgi.pausing import PausableBody
 from a2a_sync.wsgi.process import Site, served
-from a2a_sync.wsgi.streaming import EventStreamBody
 
 __all__ = ["BufferedThreadWorker"]
 
@@ -85,18 +85,18 @@ class _TLSSocket(ssl.SSLSocket):
 
 
 class _Paused(NamedTuple):
-    """A response whose event stream waits, and the rest of its request.
+    """A response whose body waits, and the rest of its request.
 
-    It waits for an event, or, if `unread`, for the client to read what was sent before.
+    It waits to be woken, or, if `unread`, for the client to read what was sent before.
     """
 
-    body: EventStreamBody
+    body: PausableBody
     unread: bool
     exchange: _Exchange
 
 
 #: Yields the body and `_Paused.unread` when a response pauses; returns whether the connection can be kept.
-_Exchange = Generator[tuple[EventStreamBody, bool], None, bool]
+_Exchange = Generator[tuple[PausableBody, bool], None, bool]
 
 
 class _Connection(gthread.TConn):  # type: ignore[misc]
@@ -119,6 +119,7 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
             sock: ClientSocket = TLSClientSocket(client, park, self._wait, worker.tls())
         else:
             sock = ClientSocket(client, park, self._wait)
+        sock.resumes = self.buffered
         super().__init__(cfg, sock, address, listener)
         self._worker = worker
         self.registered = False
@@ -267,7 +268,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self._writing: dict[_Connection, None] = {}
         #: Outcomes of requests that a thread has finished while the response is still being sent, by connection.
         self._finished: dict[_Connection, Any] = {}
-        #: Connections whose streams occupy no thread.
+        #: Connections whose responses have paused, and occupy no thread.
         self._paused: dict[_Connection, _Paused] = {}
         self._lingering: dict[ClientSocket, tuple[float, int]] = {}
         self._next_sweep = 0.0
@@ -433,7 +434,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
                 if isinstance(body, environ["wsgi.file_wrapper"]):
                     response.write_file(body)
                 else:
-                    if pauses := isinstance(body, EventStreamBody):
+                    if pauses := isinstance(body, PausableBody):
                         body.allow_pauses(self.tpool.contended)
                     for data in body:
                         if data or not pauses:
@@ -585,7 +586,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         elif conn.paused is not None:
             self._paused[conn] = conn.paused
             if not conn.paused.unread:
-                conn.paused.body.resume_at_event(partial(self.method_queue.defer, self._resume, conn))
+                conn.paused.body.resume_when_woken(partial(self.method_queue.defer, self._resume, conn))
             elif not conn.sock.full:
                 self._resume(conn)
         elif conn in self._writing:

@@ -76,10 +76,8 @@ from a2a_sync.types import (
 
 #: Messages among which one that is sent again is looked for: those of the newest run.
 _LATEST_MESSAGES = 3
-#: Most seconds between two checks for a lost caller that holds no thread of the server.
+#: Most seconds between two checks for a lost caller whose call may be deferred.
 _UNTHREADED_INTERVAL = 0.5
-#: Seconds after which a call that waits and need not hold its thread leaves it; most tasks are short.
-_DEFERRED_AFTER = 0.25
 
 
 class RequestHandler:
@@ -412,7 +410,7 @@ class RequestHandler:
     def _check_interval(self, context: CallContext) -> float:
         """Seconds until a waiting call checks again whether its caller has disconnected."""
         interval = self._limits.disconnect_check_interval
-        if not context.threaded:
+        if context.deferred_after < math.inf:
             interval = min(interval, _UNTHREADED_INTERVAL)
         return interval if context.deadline is None else max(0.0, min(interval, context.deadline - time.monotonic()))
 
@@ -510,10 +508,8 @@ def _with_owner(method: Callable[[Owner, Any, CallContext], Any]) -> Callable[[A
 
 
 def _completed(method: Callable[[Any, CallContext], Steps[Any]]) -> Callable[[Any, CallContext], Any]:
-    """Wrap `method`, so that it returns its result, or a `PendingReply` where the call holds no thread while it waits."""
-    return lambda request, context: complete(
-        method(request, context), math.inf if context.threaded else _DEFERRED_AFTER
-    )
+    """Wrap `method`, so that it returns its result, or a `PendingReply` after `CallContext.deferred_after`."""
+    return lambda request, context: complete(method(request, context), context.deferred_after)
 
 
 def _leave_if_gone(context: CallContext) -> None:

@@ -37,7 +37,7 @@ def complete(steps: Steps[Any], seconds: float) -> Any:
 class PendingReply:
     """The result of a call as a stream, when it is there: the task of a blocking send that has paused, a large page, or a stream.
 
-    A transport whose calls are not `CallContext.threaded` gets it. `poll` is for one thread at a time, `close` for any.
+    A transport gets it of a call with `CallContext.deferred_after`. `poll` is for one thread at a time, `close` for any.
 
     Parameters:
         steps: the rest of the call.
@@ -48,6 +48,8 @@ class PendingReply:
         self.task_id: str = wait.waiter.task_id
         #: The monotonic time at which `poll` may return something else than ``[]`` though nothing has announced it.
         self.deadline: float = wait.until
+        #: Releases the thread of the server that the call holds; for a transport that waits without.
+        self.release_thread: Callable[[], None] = _do_nothing
         #: That of the call, which its end needs too.
         self.context: Context = copy_context()
         self._steps = steps
@@ -139,19 +141,23 @@ class PendingReply:
 
 def within(around: AbstractContextManager[None], endpoint: Endpoint, call: Call[Any, Any]) -> Any:
     """The result of `endpoint`, called in the context `around`, which lasts until a `PendingReply` has ended."""
-    if call.context.threaded:
-        with around:
-            return endpoint(call)
-    with ExitStack() as stack:
-        stack.enter_context(around)
+    # Without an `ExitStack`, which would take longer than all of this.
+    around.__enter__()
+    try:
         result = endpoint(call)
-        if isinstance(result, PendingReply):
-            result.then(partial(_leave, stack.pop_all()))
-        return result
+    except BaseException as error:
+        around.__exit__(type(error), error, error.__traceback__)
+        raise
+    if isinstance(result, PendingReply):
+        result.then(partial(_leave, around))
+    else:
+        around.__exit__(None, None, None)
+    return result
 
 
-def _leave(around: ExitStack, outcome: Callable[[], Any]) -> Any:
-    with around:
+def _leave(around: AbstractContextManager[None], outcome: Callable[[], Any]) -> Any:
+    with ExitStack() as stack:
+        stack.push(around)
         return outcome()
 
 
@@ -161,6 +167,10 @@ def changed(result: Any, change: Callable[[Any], Any]) -> Any:
         return change(result)
     result.then(lambda outcome: change(outcome()))
     return result
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _returned(result: Any) -> Any:

@@ -6,9 +6,11 @@ either. `A2AApp` is the transport over WSGI, and a client of the same process ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from a2a_sync.agent.executor import AgentExecutor
@@ -177,14 +179,17 @@ class AgentService(Components):
     def call(self, call: Call[RequestT, ResultT]) -> ResultT:
         """The result of a call, or its stream of events. Blocks the calling thread as long as the call takes.
 
-        A call that is not `CallContext.threaded` may return a `PendingReply`, which has the result later.
+        A call with `CallContext.deferred_after` may return a `PendingReply`, which has the result later.
 
         Raises:
             AgentError: every failure; an unexpected exception is logged, and raised as an `InternalError` with its id. Where the
                 store cannot be reached now, an `UnavailableError`.
         """
         self._work.start()
-        if call.context.threaded:
+        if call.context.deferred_after < math.inf and self.plain_interceptors:
+            # They have no other result than that of the call.
+            call = replace(call, context=replace(call.context, deferred_after=math.inf))
+        if call.context.deferred_after == math.inf:
             with self._serve(call):
                 return self._endpoint(call)
         # A reply that is pending ends on another thread, in the same context.

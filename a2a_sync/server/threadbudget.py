@@ -7,11 +7,13 @@ anything is stored. Where a stream can wait for its events without a thread, it 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -29,11 +31,13 @@ from a2a_sync.operations import (
     owner_of,
     quota_owner,
 )
-from a2a_sync.server.pending import changed, within
+from a2a_sync.server.pending import PendingReply, changed, within
 from a2a_sync.types import SendMessageRequest
 
 #: The longest wait for a thread, and how long a thread is held at most by a call that is worth waiting for, in seconds.
 _MAX_WAIT = 0.5
+#: Seconds after which a send of a known caller is deferred while calls wait for a thread.
+_SHORT_WAIT = 0.005
 #: Seconds after which a caller beyond its share gets no further call to wait: the threads that these would hold are for other callers.
 _MAX_DELAY = 0.05
 
@@ -95,8 +99,9 @@ class ThreadBudget:
     def guard(self, endpoint: Endpoint) -> Endpoint:
         """Wrap `endpoint`: blocking sends hold a thread of the server until they return, streams until ``close`` or ``notify``.
 
-        Those of a transport whose waiting calls hold no thread (`CallContext.threaded`) count as open streams. The returned
-        endpoint raises `OverloadedError` where no thread or no place is left.
+        A send that may be deferred counts as an open stream too, and holds a thread until `PendingReply.release_thread`. Calls of
+        a transport without threads of its own (`CallContext.threaded`) hold none. The returned endpoint raises `OverloadedError`
+        where no thread or no place is left.
         """
 
         def guarded(call: Call[Any, Any]) -> Any:
@@ -105,7 +110,7 @@ class ThreadBudget:
                 return endpoint(call)
             if call.operation.streaming:
                 return self._stream(endpoint, call)
-            return within(self._send(call), endpoint, call) if _blocks(call) else endpoint(call)
+            return self._send(endpoint, call) if _blocks(call) else endpoint(call)
 
         return guarded
 
@@ -119,18 +124,23 @@ class ThreadBudget:
             ),
         )
 
-    @contextmanager
-    def _send(self, call: AnyCall) -> Iterator[None]:
-        owner = quota_owner(owner_of(call.context))
-        if call.context.threaded:
-            release: Callable[[], None] = partial(self._release, self._take(owner))
-        else:
-            # It counts as a stream of one event.
-            release = self.take_stream(owner, threaded=False)
-        try:
-            yield
-        finally:
-            release()
+    def _send(self, endpoint: Endpoint, call: Call[Any, Any]) -> Any:
+        owner, context = quota_owner(owner_of(call.context)), call.context
+        if context.deferred_after == math.inf:
+            ticket = self._take(owner)
+            try:
+                return endpoint(call)
+            finally:
+                self._release(ticket)
+        # It counts as a stream of one event.
+        ticket = self._take_stream(owner, threaded=context.threaded)
+        if self._queue and (owner or self._quotas.several):
+            # Others wait for its thread, perhaps of this caller, which is refused calls that wait for long.
+            call = replace(call, context=replace(context, deferred_after=min(context.deferred_after, _SHORT_WAIT)))
+        result = within(_finally(partial(self._release_stream, ticket)), endpoint, call)
+        if isinstance(result, PendingReply):
+            result.release_thread = partial(self._release, ticket)
+        return result
 
     def take_stream(self, owner: str = "", *, threaded: bool = True) -> Callable[[], None]:
         """Take a place for one stream of `owner`, and a thread if it is `threaded`; the returned function releases them (once).
@@ -214,6 +224,14 @@ class ThreadBudget:
                     self._queue.remove(waiting)
                     self._hold(waiting)
                     waiting.granted.release()
+
+
+@contextmanager
+def _finally(release: Callable[[], None]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        release()
 
 
 @contextmanager

@@ -89,6 +89,7 @@ class Connection:
         "_socket",
         "_stopping",
         "_timeout_before",
+        "resumes",
         "waits_for_reads",
         "waits_for_writes",
     )
@@ -106,6 +107,8 @@ class Connection:
         self.waits_for_writes: bool = self._abort is not None or (shown and not self._shows("buffers_writes"))
         #: A read may wait for the client: the server shows its socket and has not received the whole request.
         self.waits_for_reads: bool = shown and not self._shows("received")
+        #: The server resumes a body that has paused: see `a2a_sync.wsgi.pausing`.
+        self.resumes: bool = shown and self._shows("resumes")
         self._limited = False
         self._timeout_before: float | None = None
 

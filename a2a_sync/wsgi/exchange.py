@@ -6,13 +6,14 @@ It knows the environ, limits and content types. Which operation is meant, and in
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qs, quote, unquote_to_bytes
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -37,7 +38,8 @@ from a2a_sync.errors import (
     RequestTooLargeError,
 )
 from a2a_sync.limits import Limits
-from a2a_sync.operations import CallContext, Endpoint, Principal
+from a2a_sync.operations import SEND_MESSAGE, AnyOperation, CallContext, Endpoint, Principal
+from a2a_sync.server.pending import PendingReply
 from a2a_sync.server.responses import ResponseBudget
 from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.telemetry.incidents import incident
@@ -45,6 +47,7 @@ from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.bodydeadline import BodyDeadline
 from a2a_sync.wsgi.connection import BODY_READ, Connection, has_body, incoming_bodies, peer_certificate
 from a2a_sync.wsgi.options import HTTPOptions
+from a2a_sync.wsgi.pausing import PendingBody
 from a2a_sync.wsgi.streaming import EVENT_STREAM, Envelope, EventStreamBody
 from a2a_sync.wsgi.streaming import HEADERS as STREAM_HEADERS
 
@@ -55,6 +58,8 @@ PRINCIPAL = "a2a_sync.principal"
 _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {413: "Content Too Large"}
 #: Characters that are not encoded in a path; a percent sign is part of what is encoded already.
 _SAFE_IN_PATH = "/%:@!$&'()*+,;="
+#: Seconds after which a send that waits for its task leaves its thread, where the server resumes responses.
+_DEFERRED_AFTER = 0.03
 #: The longest URL, in characters, that is accepted as an app's own address; cards repeat it for every interface.
 _MAX_ADDRESS_LENGTH = 1024
 _ORIGIN = re.compile(r"[^:/?#]+://[^/?#]*")
@@ -264,8 +269,8 @@ class Exchange:
     def _caller(self) -> str:
         return "" if self._principal is None else self._principal.id
 
-    def context(self, version: str, *, addressed: bool = False) -> CallContext:
-        """The context of a call that is made in `version`; `addressed`: with the app's own address.
+    def context(self, version: str, operation: AnyOperation) -> CallContext:
+        """The context of a call of `operation` that is made in `version`.
 
         Raises:
             InvalidRequestError: the request does not show the address.
@@ -279,8 +284,9 @@ class Exchange:
             version=version,
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
             gone=self._connection.gone,
-            address=address_of(self.request) if addressed else "",
+            address=address_of(self.request) if operation.addressed else "",
             peer=self.environ.get("REMOTE_ADDR", ""),
+            deferred_after=_DEFERRED_AFTER if self._connection.resumes and operation is SEND_MESSAGE else math.inf,
         )
 
     # -- the response --
@@ -332,6 +338,10 @@ class Exchange:
             stream.close()
             raise
         return EventStreamBody(stream, envelope, codec, self._connection, self._limits, self._caller)
+
+    def pending(self, reply: PendingReply, respond: Callable[[Callable[[], Any]], Iterable[bytes]]) -> Iterable[bytes]:
+        """The response to a call that waits: what `respond` makes of the function that returns its result, or raises its error."""
+        return PendingBody(reply, respond, self._connection, self._limits, self._caller, self._budget)
 
     def respond_with(self, response: WSGIApplication) -> Iterable[bytes]:
         """The response of another WSGI application, such as one of Werkzeug's."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from a2a_sync.bindings import http_json
@@ -11,6 +12,7 @@ from a2a_sync.bindings.routes import V03_PREFIX, Paths, RouteMatch, WrongVerbErr
 from a2a_sync.codec import Codec, by_version
 from a2a_sync.errors import AgentError, VersionNotSupportedError
 from a2a_sync.operations import AnyOperation, Call, Endpoint
+from a2a_sync.server.pending import PendingReply
 from a2a_sync.types import SendMessageRequest
 from a2a_sync.wsgi.exchange import Exchange, internal_error
 from a2a_sync.wsgi.options import HTTPOptions
@@ -33,7 +35,8 @@ class HttpJsonService:
         self._double_base64_clients = http.double_base64_clients
 
     def respond(self, exchange: Exchange) -> Iterable[bytes] | None:
-        """The response to one request; None for other paths. Blocks as long as the call takes; never raises."""
+        """The response to one request; None for other paths. Blocks as long as the call takes, or returns a body that waits;
+        never raises."""
         codec = next(iter(self._codecs.values()))
         try:
             path = exchange.path
@@ -48,6 +51,9 @@ class HttpJsonService:
             error = caught
         except Exception:
             error = internal_error()
+        return self._respond_with_error(exchange, codec, error)
+
+    def _respond_with_error(self, exchange: Exchange, codec: Codec, error: AgentError) -> Iterable[bytes]:
         allow = {"Allow": error.allowed} if isinstance(error, WrongVerbError) else None
         body = http_json.write_error(error, codec)
         return exchange.answer(error.http_status, body, error, self._media_type_of(exchange, codec), allow)
@@ -62,13 +68,32 @@ class HttpJsonService:
         codec.method(operation)
         body = exchange.read_body() if exchange.method == "POST" else None
         params = http_json.read_params(match, operation, exchange.query, body)
-        context = exchange.context(codec.version, addressed=operation.addressed)
+        context = exchange.context(codec.version, operation)
         if codec.version == UNNAMED and self._double_base64(context.headers, codec, operation, params):
             codec = by_version(UNNAMED, "HTTP+JSON", double_base64_files=True)
         call: Call[Any, Any] = Call(operation, codec.load_request(operation, params), context)
         result = self._endpoint(call)
         if operation.streaming:
             return exchange.stream(result, http_json.BareEvents(), codec)
+        if isinstance(result, PendingReply):
+            return exchange.pending(result, partial(self._respond_later, exchange, codec, operation))
+        return self._respond_with_result(exchange, codec, operation, result)
+
+    def _respond_later(
+        self, exchange: Exchange, codec: Codec, operation: AnyOperation, outcome: Callable[[], Any]
+    ) -> Iterable[bytes]:
+        """The response to a call that has waited; `outcome` returns its result, or raises its error."""
+        try:
+            return self._respond_with_result(exchange, codec, operation, outcome())
+        except AgentError as caught:
+            error = caught
+        except Exception:
+            error = internal_error()
+        return self._respond_with_error(exchange, codec, error)
+
+    def _respond_with_result(
+        self, exchange: Exchange, codec: Codec, operation: AnyOperation, result: Any
+    ) -> Iterable[bytes]:
         # An operation without a result sends an empty object: some clients read JSON whatever the status is.
         answer = http_json.write_result({} if operation.response is None else codec.dump_result(operation, result))
         return exchange.answer(200, answer, media_type=self._media_type_of(exchange, codec))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from a2a_sync.bindings import jsonrpc
@@ -10,6 +11,7 @@ from a2a_sync.bindings.headers import only_version, wrong_version
 from a2a_sync.codec import Codec, by_method
 from a2a_sync.errors import AgentError, VersionNotSupportedError
 from a2a_sync.operations import AnyOperation, Call, Endpoint
+from a2a_sync.server.pending import PendingReply
 from a2a_sync.wsgi.exchange import Exchange, internal_error
 from a2a_sync.wsgi.options import HTTPOptions
 from a2a_sync.wsgi.pages import method_not_allowed
@@ -25,7 +27,8 @@ class JsonRpcService:
         self._codecs = codecs
 
     def respond(self, exchange: Exchange) -> Iterable[bytes] | None:
-        """The response to one request; None for other paths. Blocks as long as the call takes; never raises."""
+        """The response to one request; None for other paths. Blocks as long as the call takes, or returns a body that waits;
+        never raises."""
         if exchange.environ.get("PATH_INFO", "") not in _PATHS:
             return None
         if exchange.method != "POST":
@@ -41,11 +44,12 @@ class JsonRpcService:
             # The official clients of 0.3 read nothing but a stream where they asked for one, errors included.
             streams = operation.streaming and codec.version == "0.3"
             request = codec.load_request(operation, rpc.params)
-            context = exchange.context(codec.version, addressed=operation.addressed)
-            call: Call[Any, Any] = Call(operation, request, context)
+            call: Call[Any, Any] = Call(operation, request, exchange.context(codec.version, operation))
             result = self._endpoint(call)
             if operation.streaming:
                 return exchange.stream(result, jsonrpc.EventEnvelope(rpc_id), codec)
+            if isinstance(result, PendingReply):
+                return exchange.pending(result, partial(_respond_later, exchange, rpc_id, codec, operation))
             return exchange.answer(200, jsonrpc.write_result(rpc_id, codec.dump_result(operation, result)))
         except jsonrpc.RpcError as invalid:
             rpc_id, error = invalid.id, invalid.error
@@ -53,10 +57,9 @@ class JsonRpcService:
             error = caught
         except Exception:
             error = internal_error()
-        body = jsonrpc.write_error(rpc_id, error, codec)
         if streams and error.rpc_http_status == 200 and exchange.wants_events:
-            return exchange.event(body)
-        return exchange.answer(error.rpc_http_status, body, error)
+            return exchange.event(jsonrpc.write_error(rpc_id, error, codec))
+        return _respond_with_error(exchange, rpc_id, codec, error)
 
     def _find(self, method: str, requested: str) -> tuple[Codec, AnyOperation]:
         """The codec of the requested version, and the operation that it calls `method`.
@@ -76,3 +79,20 @@ class JsonRpcService:
         served = codec.version in self._codecs
         what = f"{method} is a method of protocol {codec.version}" + ("" if served else ", which is not served here")
         return wrong_version(what, requested, codec.version if served else next(iter(self._codecs)), self._codecs)
+
+
+def _respond_later(
+    exchange: Exchange, rpc_id: jsonrpc.RpcId, codec: Codec, operation: AnyOperation, outcome: Callable[[], Any]
+) -> Iterable[bytes]:
+    """The response to a call that has waited; `outcome` returns its result, or raises its error."""
+    try:
+        return exchange.answer(200, jsonrpc.write_result(rpc_id, codec.dump_result(operation, outcome())))
+    except AgentError as caught:
+        error = caught
+    except Exception:
+        error = internal_error()
+    return _respond_with_error(exchange, rpc_id, codec, error)
+
+
+def _respond_with_error(exchange: Exchange, rpc_id: jsonrpc.RpcId, codec: Codec, error: AgentError) -> Iterable[bytes]:
+    return exchange.answer(error.rpc_http_status, jsonrpc.write_error(rpc_id, error, codec), error)

@@ -25,6 +25,7 @@ from a2a_sync.operations import StreamItem
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.connection import Connection
+from a2a_sync.wsgi.pausing import PausableBody
 
 logger: Final = get_logger(__name__)
 
@@ -57,7 +58,7 @@ class Envelope(Protocol):
 
 
 @dataclass(eq=False, repr=False)
-class EventStreamBody:
+class EventStreamBody(PausableBody):
     """The body of one streaming response."""
 
     _stream: PolledStream
@@ -65,54 +66,19 @@ class EventStreamBody:
     _codec: Codec
     _connection: Connection
     _limits: Limits
-    #: The id of the principal; streams of several callers are continued in turn.
     caller: str = ""
 
     def __post_init__(self) -> None:
+        super().__init__(self._connection, self._limits, self.caller)
         self._closed = False
-        self._pauses = False
         #: Whether requests or streams wait for the thread of the iteration.
         self._contended: Callable[[], bool] = bool
-        #: There has been an event since the stream was polled last, or may have been.
-        self._woken = False
-        self._resume: Callable[[], None] | None = None
-        #: When a paused iteration continues without an event, and when the connection was checked last.
-        self._due = self._checked = 0.0
-
-    # -- pauses --
 
     def allow_pauses(self, contended: Callable[[], bool]) -> None:
-        """Let the iteration pause while there is no event, which it shows by yielding ``b""``. Called before the iteration.
-
-        While `contended` returns True, others wait for its thread: it waits for no event, and pauses between events after a time slice.
-        The caller continues it, on any thread, when the function that it gave to `resume_at_event` is called or when it `is_due`.
-        """
+        """As `PausableBody.allow_pauses`; while `contended` returns True, it also pauses between events, after a time slice."""
+        super().allow_pauses(contended)
         self._contended = contended
-        self._pauses = True
         self._stream.notify(self._wake)
-
-    def forbid_pauses(self) -> None:
-        """Wait for events on the thread of the iteration from now on."""
-        self._pauses = False
-
-    def resume_at_event(self, resume: Callable[[], None]) -> None:
-        """Call `resume` at the next event, on any thread, or now if there has been one; perhaps more than once."""
-        self._resume = resume
-        if self._woken:
-            self._wake()
-
-    def is_due(self, now: float) -> bool:
-        """A paused iteration must continue without an event. Does not wait."""
-        if now - self._checked >= self._limits.disconnect_check_interval:
-            self._checked = now
-            return now >= self._due or self._connection.gone()
-        return now >= self._due
-
-    def _wake(self) -> None:
-        self._woken = True
-        resume, self._resume = self._resume, None
-        if resume is not None:
-            resume()
 
     # -- iteration --
 

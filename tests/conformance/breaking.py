@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -303,7 +304,7 @@ class _Faulty(GeneratorInterceptor):
 
     def __call__(self, endpoint: Endpoint) -> Endpoint:
         def faulty(call: Call) -> Any:
-            return self._fault(endpoint, replace(call, context=replace(call.context, threaded=True)))
+            return self._fault(endpoint, replace(call, context=replace(call.context, deferred_after=math.inf)))
 
         return faulty
 

@@ -36,7 +36,7 @@ class ToyService:
             exchange.authenticate()
             operation = OPERATIONS[name]
             request = codec.load_request(operation, loads(exchange.read_body()))
-            call: Call[Any, Any] = Call(operation, request, exchange.context(version, addressed=operation.addressed))
+            call: Call[Any, Any] = Call(operation, request, exchange.context(version, operation))
             result = self._endpoint(call)
             if operation.streaming:
                 return exchange.stream(result, http_json.BareEvents(), codec)

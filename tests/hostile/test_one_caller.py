@@ -85,6 +85,32 @@ def test_streams_of_one_caller_leave_threads_to_another(server: LiveServer) -> N
 
 @pytest.mark.live
 @pytest.mark.timeout(60)
+def test_streams_that_hold_threads_leave_some_to_another_caller() -> None:
+    settings = ("-c", "python:a2a_sync.gunicorn")
+    with (
+        gunicorn("tests.agents.shared:app", *settings, threads=8, worker="gthread") as server,
+        ExitStack() as stack,
+    ):
+        greedy = stack.enter_context(named(server.url, "greedy"))
+        honest = stack.enter_context(named(server.url, "honest"))
+        tasks = [greedy.send("wait", return_immediately=True).id for _ in range(8)]
+        held, refused = [], []
+        for task_id in tasks:
+            try:
+                stream = stack.enter_context(greedy.subscribe(task_id, timeout=30))
+                next(iter(stream))
+                held.append(task_id)
+            except OverloadedError:
+                refused.append(task_id)
+        assert held
+        assert refused
+        check_served(honest)
+        for task_id in tasks:
+            greedy.cancel_task(task_id)
+
+
+@pytest.mark.live
+@pytest.mark.timeout(60)
 def test_waiting_sends_of_one_caller_leave_threads_to_another(server: LiveServer) -> None:
     clients = [named(server.url, "greedy") for _ in range(20)]
     sends = [Background(lambda client=client: client.send("wait", timeout=60)) for client in clients]

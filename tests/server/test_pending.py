@@ -61,7 +61,7 @@ def send(
     operation: Operation[Any, Any] = SEND_MESSAGE,
 ) -> Any:
     message = Message(message_id=new_id(), role=Role.USER, parts=(TextPart(text),), task_id=task_id)
-    context = CallContext(gone=(gone or threading.Event()).is_set, threaded=False)
+    context = CallContext(gone=(gone or threading.Event()).is_set, threaded=False, deferred_after=0.25)
     return service.call(Call(operation, SendMessageRequest(message=message), context))
 
 

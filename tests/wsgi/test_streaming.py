@@ -441,7 +441,7 @@ def test_a_paused_stream_continues_at_its_next_event_on_any_thread(peer: Peer) -
     task_id = waiting(peer)
     with paused(peer, task_id) as (stream, chunks):
         resumed = threading.Event()
-        stream.resume_at_event(resumed.set)
+        stream.resume_when_woken(resumed.set)
         assert not resumed.is_set()
 
         peer.call("CancelTask", {"id": task_id})
@@ -456,7 +456,7 @@ def test_an_event_that_came_before_a_stream_was_waited_for_continues_it_at_once(
     with paused(peer, task_id) as (stream, chunks):
         peer.call("CancelTask", {"id": task_id})
         resumed = threading.Event()
-        stream.resume_at_event(resumed.set)
+        stream.resume_when_woken(resumed.set)
 
         assert resumed.is_set()
         assert b"TASK_STATE_CANCELED" in b"".join(chunks)
@@ -511,7 +511,7 @@ def test_a_stream_of_many_events_pauses_while_others_wait_for_its_thread() -> No
     assert watch.within(5)
 
     resumed = threading.Event()
-    body.resume_at_event(resumed.set)
+    body.resume_when_woken(resumed.set)
 
     assert resumed.is_set()
     assert next(pieces)
