@@ -259,10 +259,9 @@ class Record:
         head = self.head
         entries = self._entries(head, after, limit)
         if max_bytes is not None and self.bytes > max_bytes:
-            sizes = itertools.accumulate(event_size(entry.event) for entry in entries)
-            entries = entries[: max(1, sum(size <= max_bytes for size in sizes))]
+            entries = _within(entries, max_bytes)
         return LogPage(
-            entries=entries,
+            entries=tuple(entries),
             version=head.version,
             state=head.status.state,
             running=head.running,
@@ -287,7 +286,8 @@ class Record:
         task = folded(head, messages, fold)
         return task if max_bytes is None or self.bytes <= max_bytes else fit(task, max_bytes)
 
-    def _entries(self, head: TaskHead, after: int, limit: int) -> tuple[Entry, ...]:
+    def _entries(self, head: TaskHead, after: int, limit: int) -> Iterator[Entry]:
+        """The entries of a page, each unpacked when it is taken: most of a long log do not fit into a page."""
         kept = itertools.islice((message for message in self.base.messages if message[0] > after), max(limit, 0))
         old = [Entry(n, unpack(event, head.id, head.context_id), at_ms=at) for n, event, at in kept]
         start = max(after, head.compacted)
@@ -296,7 +296,7 @@ class Record:
         unpacked = (unpack(event, head.id, head.context_id) for event in events)
         first = start - head.compacted
         new = (Entry(start + 1 + n, event, at_ms=self._time(first + n)) for n, event in enumerate(unpacked))
-        return (*old, *new)
+        return itertools.chain(old, new)
 
     def _time(self, index: int) -> int:
         return int.from_bytes(self.times[index * _TIME : (index + 1) * _TIME], "big")
@@ -359,3 +359,13 @@ class RecentHistories:
         """The task was removed."""
         with self._lock:
             self._kept.pop(task_id, None)
+
+
+def _within(entries: Iterable[Entry], max_bytes: int) -> Iterator[Entry]:
+    """The first entry, and the following ones that fit into `max_bytes` with it; no more than one after these is read."""
+    left = max_bytes
+    for number, entry in enumerate(entries):
+        left -= event_size(entry.event)
+        if number and left < 0:
+            return
+        yield entry
