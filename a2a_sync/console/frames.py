@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import OrderedDict
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 from a2a_sync.client import Frame
 from a2a_sync.console.markup import clean
+from a2a_sync.console.values import indent_json
 
 #: In the metadata of a task here: the ids of the task at the agent.
 REMOTE = "urn:a2a-sync:console:remote"
@@ -17,6 +17,8 @@ REMOTE = "urn:a2a-sync:console:remote"
 LINK = "urn:a2a-sync:console:link"
 #: Frames that are kept of an agent, and their bytes; the oldest task loses its frames first.
 _MAX_FRAMES, _MAX_FRAME_BYTES = 10_000, 64 * 1024 * 1024
+#: Frames of a task that a page shows, and the bytes of these that it shows.
+_PAGE, _PAGE_BYTES = 200, 1024 * 1024
 #: Characters of a frame that a page shows.
 _MAX_SHOWN = 20_000
 
@@ -53,9 +55,16 @@ class FrameLog:
                     del self._tasks[oldest]
 
     def of_task(self, task_id: str, after: int = 0) -> list[Recorded]:
-        """The frames of a task that are kept, after a number."""
+        """The frames of a task after a number: the newest, as many as a page shows."""
         with self._lock:
-            return [one for one in self._tasks.get(task_id, ()) if one.number > after]
+            kept = self._tasks.get(task_id, ())
+            first, size = len(kept), 0
+            while first > max(0, len(kept) - _PAGE) and kept[first - 1].number > after:
+                size += min(len(kept[first - 1].frame.body), _MAX_SHOWN)
+                if size > _PAGE_BYTES:
+                    break
+                first -= 1
+            return list(kept[first:])
 
 
 def frame_row(recorded: Recorded) -> dict[str, Any]:
@@ -71,16 +80,6 @@ def frame_row(recorded: Recorded) -> dict[str, Any]:
         "method": frame.method,
         "url": clean(frame.url),
         "headers": dict(frame.headers),
-        "json": clean(_text(frame.body)),
+        "json": clean(indent_json(frame.body, _MAX_SHOWN)),
         "whole": len(frame.body) <= _MAX_SHOWN,
     }
-
-
-def _text(body: bytes) -> str:
-    """JSON for people, cut where it is long."""
-    text = body[: 4 * _MAX_SHOWN].decode(errors="replace")
-    try:
-        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False) if len(body) <= _MAX_SHOWN else text
-    except ValueError:
-        pass
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}\n… {len(body)} bytes in all"

@@ -49,7 +49,7 @@ from a2a_sync.console.operate import MINUTES, Explanation, explain, read_state
 from a2a_sync.console.record import ROWS, Record, find_part, read_record, row_of
 from a2a_sync.console.snippets import Commands, Credential, credentials_for
 from a2a_sync.console.tasks import PERIODS, Filters, Page, Row, list_all, list_own, owner_with
-from a2a_sync.console.values import content_of, data_tree, kind_of, table_of
+from a2a_sync.console.values import PageValues, content_of
 from a2a_sync.errors import (
     A2AError,
     AgentError,
@@ -183,10 +183,7 @@ class Pages:
             is_link=is_link,
             shown_type=shown_type,
             file_name=file_name,
-            kind_of=kind_of,
             content_of=content_of,
-            data_tree=data_tree,
-            table_of=table_of,
             describe_scheme=describe_scheme,
         )
 
@@ -305,6 +302,7 @@ class Pages:
             operates=operates,
             current=values.pop("current", ""),
             markdown=PageMarkdown(),
+            values=PageValues(),
             **values,
         )
         return Response(page, status, HEADERS, content_type="text/html; charset=utf-8")
@@ -598,6 +596,7 @@ class Pages:
         card = place.app.agent_card()
         html = self._templates.get_template("live.html").render(
             markdown=PageMarkdown(),
+            values=PageValues(),
             record=record,
             explanation=self._explanation(place, record),
             place=place,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from a2a_sync.agent.dialogue import MARK
 from a2a_sync.codec import by_version
+from a2a_sync.console.values import indent_json
 from a2a_sync.lifecycle import ArtifactFold, Entry, joined
 from a2a_sync.stores.base import LOG_PAGE_BYTES, SMALL_BYTES, LargeResult, Owner, StoredTask, TaskStore
 from a2a_sync.types import (
@@ -30,7 +30,7 @@ MAX_ENTRIES = 10_000
 MAX_TICKS = 400
 #: Rows of a page of the log.
 ROWS = 200
-#: Bytes of an entry that are shown as text.
+#: Characters of an entry that are shown.
 _MAX_SHOWN = 20_000
 #: The codec in which entries are shown.
 _CODEC = by_version("1.0")
@@ -247,20 +247,12 @@ def row_of(entry: Entry) -> dict[str, Any]:
             row["text"] = event.artifact.text
     else:
         row |= {"kind": "status", "state": str(event.status.state)}
-    return row | {"size": len(body), "json": _indent(body)}
+    return row | {"size": len(body), "json": indent_json(body, _MAX_SHOWN)}
 
 
 def _clock(at_ms: int) -> str:
     """A time of day (UTC) with milliseconds; ``""`` where the time is unknown."""
     return f"{time.strftime('%H:%M:%S', time.gmtime(at_ms / 1000))}.{at_ms % 1000:03}" if at_ms else ""
-
-
-def _indent(body: bytes) -> str:
-    """JSON for people, cut where it is long."""
-    if len(body) > 4 * _MAX_SHOWN:
-        return f"{body[:_MAX_SHOWN].decode(errors='ignore')}\n… {len(body) - _MAX_SHOWN} bytes more"
-    text = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}\n… {len(text) - _MAX_SHOWN} characters more"
 
 
 def encode_entry(entry: Entry) -> bytes:

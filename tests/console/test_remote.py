@@ -20,8 +20,9 @@ from werkzeug.test import Client as Browser
 from a2a_sync import A2AApp, Agent, AgentSkill, Client, Failed, InputRequired, Limits, Message, RequestContext, Retry
 from a2a_sync.auth import ApiKeyAuth, BasicAuth, BearerAuth
 from a2a_sync.card import AgentCard, AgentCardSignature
+from a2a_sync.client import Frame
 from a2a_sync.console.cardview import signature_state
-from a2a_sync.console.frames import LINK
+from a2a_sync.console.frames import LINK, FrameLog, frame_row
 from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
 from a2a_sync.errors import TaskNotCancelableError
 from a2a_sync.types import Role, Task, TaskState, TaskStatus, TextPart
@@ -303,6 +304,20 @@ def test_frames_are_those_on_the_wire_in_order(open_console: Any) -> None:
     assert not frames[-1]["sent"]
     assert "TASK_STATE_COMPLETED" in frames[-1]["json"]
     assert console.browser.get(f"{address}?after=2").json["frames"] == frames[2:]
+
+
+def test_a_page_shows_the_newest_frames_whatever_an_agent_has_sent() -> None:
+    log, head = FrameLog(), Frame(False, "POST", "http://agent.test/", {}, b"{}")
+    for _ in range(3000):
+        log.add("many", head)
+    assert [one.number for one in log.of_task("many")] == list(range(2801, 3001))
+    assert [one.number for one in log.of_task("many", 2998)] == [2999, 3000]
+    for _ in range(200):
+        log.add("large", head._replace(body=b"[" * 20_000))
+    rows = [frame_row(one) for one in log.of_task("large")]
+    assert [row["n"] for row in rows] == list(range(149, 201))
+    assert sum(len(row["json"]) for row in rows) < 1_100_000
+    assert log.of_task("other") == []
 
 
 def test_tasks_that_the_agent_lists_are_opened_here(open_console: Any, remote: Remote) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
+import tracemalloc
 
 import pytest
 
-from a2a_sync.console.values import content_of, kind_of, table_of
+from a2a_sync.console.values import MAX_PAGE_VALUES, PageValues, content_of, indent_json, kind_of, table_of
 from a2a_sync.types import DataPart, FilePart, Part, TextPart
 
 
@@ -88,3 +90,56 @@ def test_a_tree_has_the_values_of_the_json() -> None:
     part = content_of(FilePart(raw=json.dumps({"é": [1, None]}).encode(), media_type="application/json"))
     assert isinstance(part, DataPart)
     assert part.data == {"é": [1, None]}
+
+
+def test_of_lines_that_are_as_long_as_a_message_no_more_is_read_than_a_page_shows() -> None:
+    """Ten megabytes of delimiters in one line held the interpreter for half a second, and took 250 MB."""
+    part = TextPart("ab," * 3_200_000, media_type="text/csv")
+    tracemalloc.start()
+    try:
+        assert kind_of(part) == "source"
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_after_many_values_the_others_of_a_page_are_text() -> None:
+    values, rows = PageValues(), [{"a": 1, "b": 2}] * 100
+    shown = [values.kind(DataPart(rows)) == "table" and values.table(DataPart(rows)) for _ in range(100)]
+    assert 202 * sum(map(bool, shown)) in range(MAX_PAGE_VALUES - 202, MAX_PAGE_VALUES + 1)
+    assert values.kind(DataPart(rows)) == "data"
+    assert values.tree({"a": [1]}) == ("", '{"a":[1]}', ())
+    assert values.kind(TextPart("a,b\n1,2", media_type="text/csv")) == "source"
+    assert values.kind(TextPart("x")) == "text"
+    assert values.kind(FilePart(raw=b"x")) == "file"
+    trees = [PageValues().tree([1] * 20), values.tree([1] * 20)]
+    assert [len(children) for _, _, children in trees] == [20, 0]
+
+
+@pytest.mark.parametrize(
+    "value", [1, 'é"\\\n{[,:', [], {}, [[], {}, [1, 2.5, None]], {"a": {"b": [True, "x, y"]}, "c": ""}, [{"": [[[1]]]}]]
+)
+def test_json_is_indented_as_the_standard_library_does_it(value: object) -> None:
+    for written in (json.dumps(value), json.dumps(value, ensure_ascii=False, separators=(",", ":"))):
+        assert indent_json(written.encode(), 10_000) == json.dumps(value, indent=2, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 90 + b"1," * 50_000,
+        b"[" * 20_000,
+        b'{"a' * 20_000,
+        b'"\\' * 20_000,
+        b"]" * 50_000,
+        b"[1,\xff" * 20_000,
+        b"[ " * 20_000,
+    ],
+)
+def test_indents_of_nested_values_take_no_longer_than_what_is_shown(body: bytes) -> None:
+    """Each of thousands of values passed through as many functions as it was nested deep: a page took half a minute."""
+    begun = time.thread_time()
+    shown = indent_json(body, 20_000)
+    assert len(shown) < 20_100
+    assert shown.endswith(f"… {len(body)} bytes in all")
+    assert time.thread_time() - begun < 0.5
