@@ -30,6 +30,17 @@ class KeyedLocks:
         A caller whose wait has timed out continues without the lock: it only keeps callers from disturbing each other. Where others
         wait for the same lock, the end takes as long as the lock was held: meanwhile the other keys have the disk to themselves.
         """
+        return self._enter(key, timeout)[1]
+
+    def try_acquire(self, key: Hashable, timeout: float) -> Callable[[], None] | None:
+        """As `acquire`, but None where the wait has timed out."""
+        taken, release = self._enter(key, timeout)
+        if taken:
+            return release
+        release()
+        return None
+
+    def _enter(self, key: Hashable, timeout: float) -> tuple[bool, Callable[[], None]]:
         with self._lock:
             lock, users = self._locks.setdefault(key, (threading.Lock(), []))
             users.append(None)
@@ -46,4 +57,4 @@ class KeyedLocks:
                 if not users and self._locks.get(key, (None,))[0] is lock:
                     del self._locks[key]
 
-        return release
+        return taken, release

@@ -29,6 +29,7 @@ from a2a_sync import jsontext
 from a2a_sync.bindings.registry import BINDINGS
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import by_version
+from a2a_sync.concurrency.keyedlocks import KeyedLocks
 from a2a_sync.concurrency.quotas import Share
 from a2a_sync.console.access import (
     HEADERS,
@@ -90,6 +91,8 @@ _HERE = Path(__file__).parent
 _MAX_FORM = 64 * 1024
 #: How long a form may take to arrive, in seconds.
 _FORM_TIMEOUT = 10.0
+#: How long a page of a task waits for others of its viewer, in seconds.
+_TURN_TIMEOUT = 5.0
 #: The part of the streams of a process that pages of the console may hold.
 _STREAM_SHARE = 4
 #: Views of a task that scripts read: for these, the login page would be an answer without an error.
@@ -169,6 +172,8 @@ class Pages:
         self._bindings: dict[str, tuple[A2AApp, BindingService]] = {}
         self._forms = BodyDeadline(_FORM_TIMEOUT)
         self._streams: Share | None = None
+        #: Held by a page of a task, by the owner of its viewer.
+        self._turns = KeyedLocks()
         self._lock = threading.Lock()
         self._templates = Environment(
             loader=FileSystemLoader(_HERE / "templates"),
@@ -260,9 +265,21 @@ class Pages:
             self._check_access(place, task_id)
             # What was reserved for the check; a second reservation would wait for those that wait for the first.
             responses.release()
-            # Each of these pages takes time and memory, so a caller has a share of the threads for them.
-            responses.admit(quota_owner(place.own.id))
-            return (view or self._task)(place, task_id)
+            # Each of these pages takes time and memory, so a caller has a share of the threads for them, and one at a time: under
+            # gevent nothing else runs while a page is made.
+            owner = quota_owner(place.own.id)
+            responses.admit(owner)
+            if view == self._events:
+                return self._events(place, task_id)
+            leave = self._turns.try_acquire(owner, _TURN_TIMEOUT)
+            if leave is None:
+                raise OverloadedError("too many pages at once; try again later", retry_after=1.0)
+            try:
+                # Under gevent requests that have arrived come to wait for this one, which then pauses at its end.
+                time.sleep(0)
+                return (view or self._task)(place, task_id)
+            finally:
+                leave()
         finally:
             responses.release()
 

@@ -31,6 +31,15 @@ def test_a_wait_in_vain_ends_and_its_caller_continues() -> None:
     assert locks._locks == {}
 
 
+def test_a_wait_in_vain_may_be_distinguished_from_the_lock() -> None:
+    locks = KeyedLocks()
+    release = locks.try_acquire("ada", TIMEOUT)
+    assert release is not None
+    assert locks.try_acquire("ada", 0.01) is None
+    release()
+    assert locks._locks == {}
+
+
 def test_a_holder_that_others_wait_for_ends_after_a_pause_as_long_as_it_held(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     set_clock(monkeypatch, keyedlocks, sleep=pauses.append)

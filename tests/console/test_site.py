@@ -389,6 +389,33 @@ def test_pages_of_tasks_have_their_share_of_the_threads_and_of_the_bytes_of_larg
     assert browser.get(f"/console/a/agent/t/{task}{view}").status_code == 503
 
 
+def test_one_page_of_a_task_is_made_at_a_time_for_each_viewer(secured: A2AApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under gevent twelve connections that read a page of tables kept another caller's sends waiting for seconds."""
+    from a2a_sync.console import pages
+
+    gate, read, held = Gate(), pages.read_record, iter([True])
+    tasks = {token: send(as_person(secured, token), "hello")["id"] for token in ("a-token", "b-token")}
+
+    def read_slowly(*arguments: Any) -> Any:
+        if next(held, False):
+            gate.block()
+        return read(*arguments)
+
+    monkeypatch.setattr(pages, "read_record", read_slowly)
+    monkeypatch.setattr(pages, "_TURN_TIMEOUT", 0.05)
+
+    def status(token: str, view: str = "") -> int:
+        return as_person(secured, token).get(f"/console/a/agent/t/{tasks[token]}{view}").status_code
+
+    first = Background(lambda: status("a-token"))
+    gate.wait()
+    assert [status("a-token", view) for view in ("", "/tree", "/log", "/events")] == [503, 503, 503, 200]
+    assert status("b-token") == 200
+    gate.open.set()
+    assert first.result() == 200
+    assert status("a-token", "/tree") == 200
+
+
 def test_the_cookie_holds_the_credential_which_is_checked_at_every_request(secured: A2AApp) -> None:
     browser = as_person(secured, "a-token")
     assert browser.get("/console/tasks").status_code == 200
@@ -447,6 +474,23 @@ def test_the_page_of_very_many_messages_and_artifacts_takes_time_in_proportion()
     assert time.thread_time() - begun < 5
 
 
+@pytest.mark.parametrize("view", ["", "/tree"])
+def test_the_page_of_very_many_tables_takes_time_in_proportion_to_its_message(view: str) -> None:
+    """A message of 5 MB with a table in each of 400 parts was 2.4 million cells: the page took half a minute."""
+    agent = make_agent()
+    agent.input_modes = ["*/*"]
+    lines = b",".join([b"a"] * 30) + b"\n"
+    table = FilePart(raw=lines * 200, media_type="text/csv")
+    with A2AApp(agent, console=True) as app, Client(app) as client:
+        task = client.send(Message(role=Role.USER, parts=(table,) * 400))
+        browser = logged_in(app)
+        begun = time.thread_time()
+        page = browser.get(f"/console/a/agent/t/{task.id}{view}")
+        assert page.status_code == 200
+        assert len(page.data) < 15_000_000
+        assert time.thread_time() - begun < 5
+
+
 def test_the_time_line_has_an_axis_of_numbers_and_one_of_time() -> None:
     begun = threading.Event()
 
@@ -474,23 +518,6 @@ def test_the_stream_has_every_entry_after_a_number_messages_included(app: A2AApp
     assert whole[0][1]["kind"] == "message"
     assert frames(browser.get(f"/console/a/agent/t/{task}/events?after=2")) == whole[2:]
     assert app.open_streams == 0
-@pytest.mark.parametrize("view", ["", "/tree"])
-def test_the_page_of_very_many_tables_takes_time_in_proportion_to_its_message(view: str) -> None:
-    """A message of 5 MB with a table in each of 400 parts was 2.4 million cells: the page took half a minute."""
-    agent = make_agent()
-    agent.input_modes = ["*/*"]
-    lines = b",".join([b"a"] * 30) + b"\n"
-    table = FilePart(raw=lines * 200, media_type="text/csv")
-    with A2AApp(agent, console=True) as app, Client(app) as client:
-        task = client.send(Message(role=Role.USER, parts=(table,) * 400))
-        browser = logged_in(app)
-        begun = time.thread_time()
-        page = browser.get(f"/console/a/agent/t/{task.id}{view}")
-        assert page.status_code == 200
-        assert len(page.data) < 15_000_000
-        assert time.thread_time() - begun < 5
-
-
 
 
 def test_an_entry_that_is_added_while_a_page_is_made_is_left_to_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
