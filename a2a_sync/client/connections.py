@@ -28,7 +28,7 @@ from requests.utils import default_headers, select_proxy
 from a2a_sync import urls
 from a2a_sync.client.deadlines import Deadline
 from a2a_sync.concurrency.alarms import AlarmClock
-from a2a_sync.outbound.http import GuardedConnection, pool_classes
+from a2a_sync.outbound.http import GuardedConnection, pool_classes, share_thread
 from a2a_sync.outbound.urlguard import URLGuard
 
 #: Idle connections per client.
@@ -265,6 +265,10 @@ class _Connection(GuardedConnection):
 
 class _Response(http.client.HTTPResponse):
     """A response with complete headers: the standard library takes a broken connection for the end of the headers."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        share_thread(self)
 
     def begin(self) -> None:
         fp, self.fp = self.fp, _HeaderLines(self.fp)  # type: ignore[assignment]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from a2a_sync import urls
 from a2a_sync.concurrency.fork import renew_per_process
-from a2a_sync.concurrency.gevent import original
+from a2a_sync.concurrency.gevent import let_greenlets_run, original, patched
 from a2a_sync.outbound.urlguard import Address, URLGuard
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ _MAX_IDLE_PER_HOST = 4
 #: Addresses of one host that are tried.
 _MAX_ADDRESSES = 4
 _CHUNK_BYTES = 16 * 1024
+#: Bytes of a response as they are received by `Outbound`, with interim responses, headers, the lengths of chunks and trailers.
+_MAX_RECEIVED_BYTES = 2 * 1024 * 1024
+#: Under gevent other greenlets run after so many bytes: to read what has arrived does not let them.
+_SLICE_BYTES = 8 * 1024
 _HTTPS_PORT = 443
 
 
@@ -85,7 +89,8 @@ class Outbound:
             body: the body; None for none.
             timeout: seconds, once each for connecting, for sending and for the whole response. Resolving a name is bounded by
                 the resolver of the system.
-            max_bytes: bytes of the response's body; a longer one is cut.
+            max_bytes: bytes of the response's body; a longer one is cut. With its headers and everything around it a response
+                has 2 MiB at most.
 
         Raises:
             UnsafeURLError: the guard refuses the URL, or an address of its host. No connection was made.
@@ -287,25 +292,52 @@ class _BoundedConnection(GuardedConnection):
         return response
 
 
-class _DeadlineReader(io.RawIOBase):
-    """Reads from a socket until a point in time."""
+class _SlicedReader(io.RawIOBase):
+    """Reads from `raw`, and lets other greenlets run between slices: a peer can send faster than its data is read."""
 
-    def __init__(self, sock: socket.socket, raw: Any, until: float) -> None:
-        self._sock = sock
+    def __init__(self, raw: Any) -> None:
         self._raw = raw
-        self._until = until
+        self._left = _SLICE_BYTES
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        self._sock.settimeout(_seconds_left(self._until))
+        if self._left <= 0:
+            self._left = _SLICE_BYTES
+            let_greenlets_run()
         count: int | None = self._raw.readinto(buffer)
+        self._left -= count or 0
         return count
 
     def close(self) -> None:
         self._raw.close()
         super().close()
+
+
+def share_thread(response: http.client.HTTPResponse) -> None:
+    """Under gevent: let other greenlets run while `response` is read, also those that end it; otherwise nothing."""
+    if patched():
+        reader: Any = response.fp
+        response.fp = io.BufferedReader(_SlicedReader(reader.detach()))
+
+
+class _DeadlineReader(_SlicedReader):
+    """Reads from a socket until a point in time, and up to a number of bytes."""
+
+    def __init__(self, sock: socket.socket, raw: Any, until: float) -> None:
+        super().__init__(raw)
+        self._sock = sock
+        self._until = until
+        self._received = 0
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        if self._received > _MAX_RECEIVED_BYTES:
+            raise OSError("the response is too large")
+        self._sock.settimeout(_seconds_left(self._until))
+        count = super().readinto(buffer)
+        self._received += count or 0
+        return count
 
 
 def _seconds_left(until: float) -> float:
