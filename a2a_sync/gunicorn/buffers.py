@@ -195,6 +195,12 @@ def _content_lengths(head: bytes) -> set[bytes]:
     return {value.strip(b" \t") for name, _, value in pairs if name.rstrip(b" \t") == b"content-length"}
 
 
+def _rest(view: memoryview, done: int) -> memoryview:
+    """`view` after its first `done` bytes. It keeps at most twice its own size in memory."""
+    rest = view[done:]
+    return memoryview(bytes(rest)) if 2 * len(rest) < len(view.obj) else rest  # type: ignore[arg-type]
+
+
 class ClientSocket(socket.socket):
     """The socket of a client: bytes that the client does not read immediately are parked and sent by the main thread.
 
@@ -235,7 +241,7 @@ class ClientSocket(socket.socket):
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         if self._unparsed:
-            data, self._unparsed = bytes(self._unparsed[:size]), self._unparsed[size:]
+            data, self._unparsed = bytes(self._unparsed[:size]), _rest(self._unparsed, size)
             return data
         return b"" if self.received else super().recv(size, flags)
 
@@ -285,11 +291,11 @@ class ClientSocket(socket.socket):
         sent = 0 if self._parked or self._broken else self._write(data)
         if sent == len(data):
             return
-        view = memoryview(data if isinstance(data, bytes) else bytes(data))[sent:]
+        view = _rest(memoryview(data if isinstance(data, bytes) else bytes(data)), sent)
         with self._lock:
             self._wait_until_sent(_HIGH_WATER)
             if not self._parked:
-                view = view[self._write(view) :]
+                view = _rest(view, self._write(view))
             if not view:
                 return
             first = not self._parked
@@ -348,7 +354,7 @@ class ClientSocket(socket.socket):
                 if sent == len(view):
                     self._parked.popleft()
                 else:
-                    self._parked[0] = view[sent:]
+                    self._parked[0] = _rest(view, sent)
             if self.parked_bytes <= _HIGH_WATER:
                 self._changed.notify_all()
             return not self._parked

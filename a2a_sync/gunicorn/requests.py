@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 import time
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ _MAX_HEAD_BYTES = 4096
 _MAX_JOINED_BYTES = 64 * 1024
 #: The longest value of a response header, in characters, whose check is kept.
 _MAX_KEPT_VALUE = 200
+#: The bytes of an unread body that are copied at once in order to discard them.
+_MAX_DISCARDED_BYTES = 1024 * 1024
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})[ \t]*\r\n", re.IGNORECASE)
 #: The attributes of a request that its head does not give.
 _OF_ONE_MESSAGE = ("unreader", "body", "req_number", "peer_addr", "remote_addr")
@@ -151,6 +154,20 @@ class Parser(RequestParser):  # type: ignore[misc]
     def finish_body(self, deadline: float | None = None, max_bytes: int | None = None) -> bool:
         """As in gunicorn."""
         return type(self.mesg) is KnownRequest or bool(super().finish_body(deadline, max_bytes))
+
+    def free_body(self) -> None:
+        """Free the memory of the body of the current request: the application has read it, or will not.
+
+        Otherwise an idle connection, and one with an open stream, would keep it until its next request.
+        """
+        self._parsed = b""
+        if type(self.mesg) is KnownRequest:
+            self.mesg.body.truncate(0)
+        elif self.mesg and self._connection.sock.received:
+            # None of it is awaited: it has arrived.
+            with suppress(Exception):  # where the next request begins is then unknown, and the connection is closed  # nosec B110
+                while self.mesg.body.read(_MAX_DISCARDED_BYTES):
+                    pass
 
     def create(self, request: Request) -> tuple[Response, dict[str, Any]]:
         """The response and the environ of a request, as `gunicorn.http.wsgi.create` makes them."""

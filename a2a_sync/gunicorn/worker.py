@@ -156,6 +156,8 @@ class _Connection(gthread.TConn):  # type: ignore[misc]
         self.sock.received = incoming.whole
 
     def close(self, graceful: bool = False) -> None:
+        # It refers to the connection, so that the bytes in it would wait for a garbage collection.
+        self.parser = None
         if graceful and isinstance(self.sock, ClientSocket):
             self._worker.linger(self.sock)
         else:
@@ -397,6 +399,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             unreader.unread(data)
         conn.arrived = False
         keepalive = super().handle(conn)
+        if conn.buffered:
+            conn.parser.free_body()
         if conn.buffered and conn.paused is None and (rest := conn.sock.take_unread()):
             # The beginning of the next request.
             buffer = conn.parser.unreader.buf
@@ -439,6 +443,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
                     for data in body:
                         if data or not pauses:
                             response.write(data)
+                            data = b""  # it may be large, and what is unread of it is parked
                             if pauses and conn.sock.full and self._pausing:
                                 yield body, True
                         elif self._pausing:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import select
+import socket
+import threading
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from functools import partial
@@ -14,6 +17,7 @@ import pytest
 import requests
 
 from a2a_sync import SQLiteStore, TaskState
+from a2a_sync.gunicorn.buffers import ClientSocket
 from a2a_sync.stores.base import Owner
 from a2a_sync.testing.storecontract.making import begin, status
 from tests.engine import eventually
@@ -77,6 +81,53 @@ def test_streams_that_are_not_read_hold_no_thread_and_little_of_a_log(kind: str,
             assert select.select([stream], [], [], 60)[0]
         assert worker_info(server)["streams"] == 60 + 1
         assert resident(process) - before < 50
+
+
+PAD = b" " * 9_000_000
+#: Requests of 9 MB by what becomes of their bodies, without a head; each takes the id of a task that waits for its client.
+LARGE_REQUESTS = {
+    "answered": ("POST /", lambda task: rpc("GetTask", {"id": task}) + PAD),
+    "refused": ("POST /nowhere", lambda task: PAD),
+    "a stream": ("POST /", lambda task: rpc("SubscribeToTask", {"id": task}) + PAD),
+    "a stream that reads no body": ("GET /tasks/{}:subscribe", lambda task: PAD),
+}
+
+
+@pytest.mark.parametrize("heads", ["known", "new"])
+@pytest.mark.parametrize("kind", LARGE_REQUESTS)
+def test_connections_do_not_keep_the_bodies_of_their_requests(kind: str, heads: str) -> None:
+    """A connection kept the last body until its next request: 9 MB of each that was idle or had an open stream."""
+    with gunicorn("tests.agents.worker:app", threads=8) as server, ExitStack() as stack:
+        task = send(server, "ask")["id"]
+        process, before = worker_pid(server), 0.0
+        line, body = LARGE_REQUESTS[kind][0].format(task), LARGE_REQUESTS[kind][1](task)
+        for number in range(14):
+            connection = stack.enter_context(socket.create_connection(server.address, timeout=20))
+            unique = [f"X-Number: {number}"] if heads == "new" else []
+            lines = [f"{line} HTTP/1.1", "Host: agent", "Content-Type: application/json", "A2A-Version: 1.0", *unique]
+            connection.sendall("\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body)
+            assert connection.recv(12).startswith(b"HTTP/1.1 ")
+            if number == 3:
+                before = resident(process)
+        eventually(lambda: resident(process) - before < 45, "the memory of ten bodies")
+
+
+def test_the_part_of_a_response_that_was_read_does_not_stay_in_memory() -> None:
+    """A client could read almost all of a response, so that little was counted and all was kept."""
+    parked = threading.Event()
+    ours, peer = socket.socketpair()
+    with peer, ClientSocket(ours, parked.set, 10) as sock:
+        tracemalloc.start()
+        try:
+            sock.sendall(b"".join([b"x" * 10_000_000]))
+            assert parked.is_set()
+            while sock.parked_bytes > 1_000_000:
+                peer.recv(100_000)
+                sock.flush()
+            kept = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        assert kept < 2_500_000
 
 
 @pytest.mark.parametrize("kind", SERVERS)
