@@ -41,13 +41,15 @@ class Entry:
     """One numbered entry of a task's log.
 
     ``encoded`` caches the event's bytes per protocol version: an entry is encoded once, however many read it.
-    ``at_ms`` is when it was stored, in milliseconds since 1970; 0 where the store does not know.
+    ``at_ms`` is when it was stored, in milliseconds since 1970; 0 where the store does not know. ``size`` is about how many bytes
+    of JSON the event makes; 0 until the size is needed.
     """
 
     number: int
     event: LogEvent
     encoded: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     at_ms: int = field(default=0, repr=False, compare=False)
+    size: int = field(default=0, repr=False, compare=False)
 
     @property
     def streamed(self) -> bool:

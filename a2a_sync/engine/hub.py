@@ -20,6 +20,7 @@ from a2a_sync.engine.tail import Tail
 from a2a_sync.errors import AgentError, StoreError, TaskNotFoundError
 from a2a_sync.lifecycle import Entry, Fold, ends_run, pauses
 from a2a_sync.operations import StreamItem
+from a2a_sync.sizes import event_size
 from a2a_sync.stores.base import LOG_PAGE_BYTES, LogPage, Owner, PubSub, TaskBatch, TaskStore
 from a2a_sync.telemetry.incidents import call_error
 from a2a_sync.telemetry.logs import get_logger
@@ -311,19 +312,30 @@ class Waiter(Signal, Closes):
         self._hub.remove(self.task_id, self)
 
 
-class Subscription(Signal):
-    """A bounded queue of batches for one stream of one task.
+def _size(entry: Entry) -> int:
+    """About how many bytes of JSON the event of `entry` makes, computed once for all streams."""
+    if not entry.size:
+        entry.size = len(next(iter(entry.encoded.values()))) if entry.encoded else event_size(entry.event)
+    return entry.size
 
-    A `queue.SimpleQueue` would need 2 KB more on gevent. ``on_wake`` is called after each change that `take` would return.
+
+class Subscription(Signal):
+    """A queue of batches for one stream of one task, bounded in their number and their bytes.
+
+    It holds `LOG_PAGE_BYTES`, and one larger batch while its reader waits: a reader that is slow reads the log instead. A
+    `queue.SimpleQueue` would need 2 KB more on gevent. ``on_wake`` is called after each change that `take` would return.
     """
 
-    __slots__ = ("_batches", "_error", "_hub", "_missed", "_size", "stopped")
+    __slots__ = ("_batches", "_bytes", "_error", "_hub", "_missed", "_size", "_waited_for", "stopped")
 
     def __init__(self, hub: EventHub, task_id: str, *, size: int) -> None:
         super().__init__(task_id)
         self._hub = hub
         self._batches: list[TaskBatch] = []
         self._size = size
+        self._bytes = 0
+        #: The reader has taken everything, and gets the next batch at once.
+        self._waited_for = False
         self._missed = False
         self._error: AgentError | None = None
         #: Nothing will be published any more.
@@ -331,12 +343,16 @@ class Subscription(Signal):
         hub.add(task_id, self)
 
     def offer(self, batch: TaskBatch) -> None:
-        # Writers that come at once may each go past the bound by one.
-        if len(self._batches) < self._size:
-            self._batches.append(batch)
-            self.wake()
-        else:
-            self.hint()
+        # Writers that come at once may each go past the bounds by one.
+        if len(self._batches) < self._size and self._bytes < LOG_PAGE_BYTES:
+            size = sum(map(_size, batch.entries))
+            if self._waited_for or self._bytes + size <= LOG_PAGE_BYTES:
+                self._waited_for = False
+                self._bytes += size
+                self._batches.append(batch)
+                self.wake()
+                return
+        self.hint()
 
     def fail(self, error: AgentError) -> None:
         self._error = error
@@ -352,7 +368,9 @@ class Subscription(Signal):
         Raises:
             AgentError: the run is over and its end could not be stored; what came before was taken already.
         """
-        waits = timeout > 0 and not (self._batches or self._missed or self.stopped or self._error is not None)
+        waits = self._waited_for = timeout > 0 and not (
+            self._batches or self._missed or self.stopped or self._error is not None
+        )
         # Cleared before the batches are read and set only after a change, so nothing is missed between the two.
         self._signal.acquire(timeout=timeout if waits else 0)
         entries: list[Entry] = []
@@ -363,6 +381,8 @@ class Subscription(Signal):
             entries += batch.entries
             ended = batch.ended
         del self._batches[:count]
+        self._bytes = 0
+        self._waited_for = not count
         if self._error is not None and not entries:
             raise self._error
         # The same holds for the log.

@@ -71,6 +71,8 @@ class EventStreamBody(PausableBody):
     def __post_init__(self) -> None:
         super().__init__(self._connection, self._limits, self.caller)
         self._closed = False
+        #: Bytes that are written before the greenlet takes turns with others.
+        self._unpaced = _MAX_UNPACED_BYTES
         #: Whether requests or streams wait for the thread of the iteration.
         self._contended: Callable[[], bool] = bool
 
@@ -89,15 +91,11 @@ class EventStreamBody(PausableBody):
         # Servers send the headers with the first bytes, so a stream that has no event yet begins with a comment.
         written, tick = -limits.stream_keepalive_interval, 0.0
         checked = resumed = time.monotonic()
-        free = _MAX_UNPACED_BYTES
         try:
             while (items := self._poll(tick)) is not None:
                 tick = self._patience()
                 if items:
-                    for written_now in self._frames(items):
-                        yield written_now
-                        if (free := free - len(written_now)) < 0 and patched():
-                            _pass_turn()
+                    yield from self._frames(items)
                     written = checked = time.monotonic()
                     if written < end:
                         if tick == 0.0 and written - resumed >= _TIME_SLICE:
@@ -142,18 +140,33 @@ class EventStreamBody(PausableBody):
         return self._stream.poll(timeout)
 
     def _frames(self, items: list[StreamItem]) -> Iterator[bytes]:
-        """The frames of `items`, joined into few writes of bounded size."""
+        """The frames of `items`, joined into few writes of bounded size. It empties `items`, and keeps no frame that it has yielded.
+
+        A client that reads slowly would otherwise keep all of them in memory beside the bytes that wait for it.
+        """
         wrap, encode = self._envelope.wrap, self._codec.encode_item
         frames: list[bytes] = []
         left = _MAX_WRITE_BYTES
-        for item in items:
+        items.reverse()
+        while items:
+            item = items.pop()
             data = frame(wrap(encode(item)), item.number)
             left -= len(data)
             if left < 0 and frames:
-                yield b"".join(frames)
-                frames, left = [], _MAX_WRITE_BYTES - len(data)
+                yield from self._paced(frames)
+                left = _MAX_WRITE_BYTES - len(data)
             frames.append(data)
-        yield b"".join(frames)
+            del item, data
+        yield from self._paced(frames)
+
+    def _paced(self, frames: list[bytes]) -> Iterator[bytes]:
+        """All `frames` in one write, after which other greenlets run if there has been much to write."""
+        joined = [b"".join(frames)]
+        frames.clear()
+        self._unpaced -= len(joined[0])
+        yield joined.pop()
+        if self._unpaced < 0 and patched():
+            _pass_turn()
 
     def _error(self, error: AgentError) -> bytes:
         return frame(self._envelope.wrap_error(error, self._codec), event=self._envelope.error_event)

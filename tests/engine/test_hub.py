@@ -319,6 +319,29 @@ def test_what_is_published_between_subscribing_and_the_snapshot_is_shown_once(lo
     assert [item.event.artifact.text for item in drain(stream)] == ["after it"]
 
 
+def test_a_slow_stream_keeps_few_bytes_of_events_and_shows_all_of_them(log):
+    """It kept up to 256 batches of any size: the memory of a process grew by 20 MB for each unread stream of 10 MB."""
+    subscription = Subscription(log.hub, TASK, size=256)
+    stream = TaskEventStream(log.store, SCOPE, TASK, subscription, cursor=log.version, running=True)
+    expected = [log.append(chunk("x" * size))[0].number for size in [10, 20_000] * 50]
+    entries, _, missed = subscription.take(0)
+    assert sum(entry.size for entry in entries) < 64 * 1024
+    assert missed
+    subscription.hint()
+    assert numbers(drain(stream)) == expected
+
+
+def test_a_stream_that_waits_gets_a_large_event_without_the_log(log):
+    stream = log.stream()
+    for _ in range(3):
+        assert stream.poll(0) == []
+        log.append(chunk("x" * 1_000_000), publish=False)
+        log.hub.publish(SCOPE, TASK, log.store.log(SCOPE, TASK, after=log.version - 1).entries)
+        log.store.log, kept = None, log.store.log
+        assert numbers(stream.poll(0)) == [log.version]
+        log.store.log = kept
+
+
 def test_the_snapshot_comes_first_even_when_events_wait():
     log = Log()
     started = log.start()

@@ -9,6 +9,7 @@ import re
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -659,3 +660,22 @@ def test_a_body_is_read_within_its_own_limit(make_peer: MakePeer) -> None:
 
         assert answer.error["code"] == -32700
         assert ours.gettimeout() is None
+
+
+def test_a_stream_keeps_no_event_that_it_has_written() -> None:
+    """Where its client reads slowly, the bytes that wait for it are the only ones in memory."""
+    large = Message(role=Role.AGENT, parts=(TextPart("x" * 5_000_000),))
+
+    class Large(Endless):
+        def poll(self, timeout: float) -> list[StreamItem]:
+            return [StreamItem(large)]
+
+    body = EventStreamBody(Large(), EventEnvelope(1), by_version("1.0"), Connection({}, lambda: False), Limits())
+    tracemalloc.start()
+    try:
+        frames = iter(body)
+        assert len(next(frames)) > 5_000_000
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000
