@@ -91,7 +91,8 @@ class Limits:
 
     Streams:
         max_open_streams: open streams at once in one process, and blocking sends that wait without a thread (over gRPC, and with
-            the worker of `a2a_sync.gunicorn`); beyond it HTTP 429.
+            the worker of `a2a_sync.gunicorn`); beyond it HTTP 429. With the settings of `a2a_sync.gunicorn` an
+            eighth of the connections of the worker stays free of them.
         server_threads: threads of the server in one process. Where it cannot resume responses, each open stream and each blocking
             send holds one. An eighth of the threads, at least two, is reserved for other requests: further streams and sends
             get HTTP 429. None: the number that the settings for gunicorn pass, or no limit.

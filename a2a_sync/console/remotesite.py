@@ -48,10 +48,10 @@ class RemoteConsole(Site):
         """See `Site.stores`."""
         return {}
 
-    def reserve(self, threads: int) -> None:
+    def reserve(self, threads: int, connections: int | None = None) -> None:
         """See `Site.reserve`."""
         for app in self.agents.values():
-            app.reserve(threads)
+            app.reserve(threads, connections)
 
 
 def _free_name(text: str, taken: Container[str]) -> str:

@@ -287,11 +287,11 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         own = self._readiness.not_ready_reason(stopping=self._engine.draining)
         return own or next(filter(None, (app.not_ready_reason() for app in self._own_engine_apps())), "")
 
-    def reserve(self, threads: int) -> None:
-        """Leave some of the `threads` of the server free; see `A2AApp.reserve`."""
+    def reserve(self, threads: int, connections: int | None = None) -> None:
+        """Leave some of the `threads` and `connections` of the server free; see `A2AApp.reserve`."""
         for app in self._own_engine_apps():
-            app.reserve(threads)
-        self._engine.reserve(threads)
+            app.reserve(threads, connections)
+        self._engine.reserve(threads, connections)
 
     def _own_engine_apps(self) -> list[A2AApp]:
         """The apps with engines of their own."""

@@ -74,8 +74,10 @@ class ServerEngine(Engine):
             outbox = Outbox(self, webhooks, options, count=metrics.count_notification if metrics is not None else None)
             self.push_configs = PushConfigs(webhooks, options, on_set=outbox.follow)
 
-    def reserve(self, threads: int) -> None:
-        """Leave some of the `threads` of the server free; `Limits.server_threads` takes precedence."""
+    def reserve(self, threads: int, connections: int | None = None) -> None:
+        """Leave some of the `threads` and `connections` of the server free; `Limits.server_threads` takes precedence."""
+        if connections is not None:
+            self.thread_budget.limit_connections(connections)
         if self.limits.server_threads is None:
             self.thread_budget.reserve(threads)
             self.responses.limit_threads(threads)

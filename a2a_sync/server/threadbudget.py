@@ -80,8 +80,16 @@ class ThreadBudget:
 
     def reserve(self, threads: int) -> None:
         """Set the number of the server's threads: an eighth of them, and at least two, stay free."""
-        self._max_threads = max(1, threads - max(2, threads // 8))
+        self._max_threads = _unreserved(threads)
         self._share_threads()
+
+    def limit_connections(self, connections: int) -> None:
+        """Set how many connections the server accepts at once: an eighth of them, and at least two, stay free of streams.
+
+        A stream that holds no thread still occupies its connection. Called before there are streams.
+        """
+        self._max_streams = min(self._max_streams, _unreserved(connections))
+        self._streams.total = self._max_streams
 
     def _share_threads(self) -> None:
         # Without a known number of threads, they are counted and never refused.
@@ -281,6 +289,11 @@ class _BudgetedStream:
         finally:
             if release is not None:
                 release()
+
+
+def _unreserved(count: int) -> int:
+    """How many of `count` threads or connections one kind of calls may hold."""
+    return max(1, count - max(2, count // 8))
 
 
 def _no_thread() -> OverloadedError:

@@ -354,12 +354,12 @@ class A2AApp(Site):
         """Streams that this process has open now."""
         return self._engine.thread_budget.streams
 
-    def reserve(self, threads: int) -> None:
-        """Leave some of the server's `threads` free of streams and waiting calls.
+    def reserve(self, threads: int, connections: int | None = None) -> None:
+        """Leave some of the server's `threads` free of streams and waiting calls, and some of its `connections` of streams.
 
-        Called by ``a2a_sync.gunicorn``; `Limits.server_threads` takes precedence.
+        Called by ``a2a_sync.gunicorn``; `Limits.server_threads` takes precedence over `threads`.
         """
-        self._engine.reserve(threads)
+        self._engine.reserve(threads, connections)
 
     @property
     def single_process(self) -> bool:

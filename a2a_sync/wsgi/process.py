@@ -60,8 +60,8 @@ class Site(Components, ABC):
         """By the name of each agent, the path that all processes with the same tasks share; empty for tasks in memory."""
 
     @abstractmethod
-    def reserve(self, threads: int) -> None:
-        """Leave some of the server's `threads` free."""
+    def reserve(self, threads: int, connections: int | None = None) -> None:
+        """Leave some of the server's `threads`, and of the `connections` that it accepts at once, free."""
 
 
 _served: weakref.WeakSet[Site] = weakref.WeakSet()

@@ -111,6 +111,24 @@ def test_streams_that_hold_threads_leave_some_to_another_caller() -> None:
 
 @pytest.mark.live
 @pytest.mark.timeout(60)
+def test_streams_leave_connections_to_other_callers() -> None:
+    """Streams without threads occupied every connection of a worker, which then accepted no further one."""
+    options = ["-c", "python:a2a_sync.gunicorn", "--worker-connections", "64"]
+    with gunicorn("tests.agents.shared:app", *options, threads=8) as server, ExitStack() as stack:
+        greedy = stack.enter_context(named(server.url, "greedy"))
+        honest = stack.enter_context(named(server.url, "honest"))
+        task = greedy.send("ask")
+        greedy.close()
+        streams = [stack.enter_context(socket.create_connection(server.address, timeout=30)) for _ in range(64)]
+        for stream in streams:
+            stream.sendall(call("SubscribeToTask", {"id": task.id}, "X-Caller: greedy"))
+        statuses = [stream.recv(13)[9:12] for stream in streams[:-2]]
+        assert set(statuses) == {b"200", b"429"}
+        check_served(honest)
+
+
+@pytest.mark.live
+@pytest.mark.timeout(60)
 def test_waiting_sends_of_one_caller_leave_threads_to_another(server: LiveServer) -> None:
     clients = [named(server.url, "greedy") for _ in range(20)]
     sends = [Background(lambda client=client: client.send("wait", timeout=60)) for client in clients]
