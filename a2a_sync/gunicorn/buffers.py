@@ -410,8 +410,12 @@ class TLSClientSocket(ClientSocket):
         return super().recv(size, flags) if self._unparsed else b""
 
     def sendall(self, data: Any, flags: int = 0, /) -> None:
-        self._tls.write(data)
-        super().sendall(self._outgoing.read(), flags)
+        view, pieces = memoryview(data), []
+        # OpenSSL keeps a buffer of the size of the largest piece for as long as the connection is open.
+        for start in range(0, len(view), _HIGH_WATER):
+            self._tls.write(view[start : start + _HIGH_WATER])
+            pieces.append(self._outgoing.read())
+        super().sendall(b"".join(pieces), flags)
 
     def _decrypt(self, data: bytes) -> bytes:
         """All that can be read when `data` has arrived.

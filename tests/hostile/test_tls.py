@@ -20,6 +20,8 @@ from tests.certificates import Authority
 from tests.engine import eventually
 from tests.hostile.slow import abandon, closed, connect, head, worst_wait
 from tests.live import LiveServer, gunicorn, gunicorn_gevent
+from tests.servers.test_gevent_server import resident
+from tests.soak.watch import children
 from tests.wsgi import JSON_HEADERS, message, rpc
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
@@ -140,6 +142,20 @@ def read_answer(client: ssl.SSLSocket) -> bytes:
     answer.begin()
     assert answer.status == 200
     return answer.read()
+
+
+def test_connections_do_not_keep_the_size_of_the_responses_that_were_read(secured: Secured) -> None:
+    """With threads each kept a buffer of the size of its largest response, also after it was closed."""
+    get = rpc("GetTask", {"id": secured.send("large 8000000")["id"]})
+    [process], before = children(secured.server.pid), 0.0
+    with ExitStack() as stack:
+        for number in range(13):
+            session = stack.enter_context(secured.session(secured.certificate))
+            answer = session.post(secured.server.url, data=get, headers=JSON_HEADERS, timeout=60)
+            assert len(answer.content) > 8_000_000
+            if number == 2:
+                before = resident(process)
+        eventually(lambda: resident(process) - before < 40, "the memory of ten responses")
 
 
 def test_large_messages_and_answers_are_complete(secured: Secured) -> None:
