@@ -322,7 +322,7 @@ def _size(entry: Entry) -> int:
 class Subscription(Signal):
     """A queue of batches for one stream of one task, bounded in their number and their bytes.
 
-    It holds `LOG_PAGE_BYTES`, and one larger batch while its reader waits: a reader that is slow reads the log instead. A
+    It holds `LOG_PAGE_BYTES`, besides the first batch that its reader has waited for: a reader that is slow reads the log instead. A
     `queue.SimpleQueue` would need 2 KB more on gevent. ``on_wake`` is called after each change that `take` would return.
     """
 
@@ -344,15 +344,17 @@ class Subscription(Signal):
 
     def offer(self, batch: TaskBatch) -> None:
         # Writers that come at once may each go past the bounds by one.
-        if len(self._batches) < self._size and self._bytes < LOG_PAGE_BYTES:
-            size = sum(map(_size, batch.entries))
-            if self._waited_for or self._bytes + size <= LOG_PAGE_BYTES:
-                self._waited_for = False
-                self._bytes += size
-                self._batches.append(batch)
-                self.wake()
-                return
-        self.hint()
+        fits = self._waited_for
+        if fits:
+            self._waited_for = False
+        elif len(self._batches) < self._size and self._bytes < LOG_PAGE_BYTES:
+            self._bytes += sum(map(_size, batch.entries))
+            fits = self._bytes <= LOG_PAGE_BYTES
+        if fits:
+            self._batches.append(batch)
+            self.wake()
+        else:
+            self.hint()
 
     def fail(self, error: AgentError) -> None:
         self._error = error
