@@ -147,8 +147,8 @@ def serve(
     command = [sys.executable, "-m", "gunicorn", f"a2a_sync.cli.served:app({only!r})"]
     command += ["-c", "python:a2a_sync.cli.served_gevent" if gevent else "python:a2a_sync.cli.served"]
     command += ["--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "--workers", str(workers)]
-    # More connections than threads: idle ones need no thread.
-    command += [*([] if gevent else ["--threads", str(threads)]), "--worker-connections", str(threads + 1000)]
+    # More connections than threads: idle ones, streams and waiting sends need no thread.
+    command += [*([] if gevent else ["--threads", str(threads)]), "--worker-connections", str(threads + 1200)]
     command += [*(["--reload"] if reload else []), *gunicorn_arguments]
     sys.stdout.flush()
     sys.stderr.flush()
