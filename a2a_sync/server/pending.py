@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from a2a_sync.engine.hub import PolledStream, Signal, SingleItemStream, Steps, Wait
-from a2a_sync.errors import OverloadedError
+from a2a_sync.errors import AgentError, OverloadedError
 from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
 
 
@@ -53,7 +53,8 @@ class PendingReply:
         #: That of the call, which its end needs too.
         self.context: Context = copy_context()
         self._steps = steps
-        self._waiter = wait.waiter
+        #: None when the call has ended.
+        self._waiter: Signal | None = wait.waiter
         self._makers: list[Callable[[Callable[[], Any]], Any]] = []
         self._callback: Callable[[], None] | None = None
         self._stream: PolledStream | None = None
@@ -92,13 +93,30 @@ class PendingReply:
         self._over = True
         for make in self._makers:
             outcome = partial(make, outcome)
-        result = outcome()
+        callback = self._forget()
+        try:
+            result = outcome()
+        except AgentError as error:
+            # The frames of its traceback hold the request.
+            raise error.with_traceback(None)
+        finally:
+            del outcome
         stream: Any = result if isinstance(result, EventStream) else SingleItemStream(StreamItem(result))
-        if self._callback is not None:
-            stream.notify(self._callback)
+        if callback is not None:
+            stream.notify(callback)
         self._stream, self.deadline = stream, math.inf
         if self._closed:
             stream.close()
+
+    def _forget(self) -> Callable[[], None] | None:
+        """Drop what refers back to this reply, and return the callback.
+
+        References in a circle would keep the request in memory until the next full garbage collection.
+        """
+        callback, self._callback = self._callback, None
+        self._makers = []
+        self._waiter = None
+        return callback
 
     def _advance(self) -> Callable[[], Any] | None:
         """Take the next steps: a function that returns or raises how they have ended; None: they wait."""
@@ -123,8 +141,11 @@ class PendingReply:
 
     def notify(self, callback: Callable[[], None]) -> None:
         """Call `callback` from now on when ``poll`` may return something else than ``[]``; see `TaskEventStream.notify`."""
-        self._callback = callback
-        self._listen(self._waiter)
+        if self._stream is not None:
+            self._stream.notify(callback)
+        elif self._waiter is not None:
+            self._callback = callback
+            self._listen(self._waiter)
 
     def __iter__(self) -> Iterator[StreamItem]:
         while (items := self.poll(0)) is not None:

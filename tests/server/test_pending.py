@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +31,7 @@ from a2a_sync.server.metrics import Metrics
 from a2a_sync.server.pending import CallerGone, PendingReply
 from a2a_sync.server.service import AgentService
 from a2a_sync.types import CancelTaskRequest, Message, Role, SendMessageRequest, Task, TaskState, TextPart, new_id
-from tests.engine import TIMEOUT, Background
+from tests.engine import TIMEOUT, Background, eventually
 
 go = threading.Event()
 
@@ -98,6 +100,46 @@ def test_the_place_is_held_until_the_answer_and_the_task_is_that_of_a_call_that_
         assert (task.id, task.state, task.text) == (reply.task_id, TaskState.COMPLETED, "done")
         assert service.engine.thread_budget.streams == 0
         assert not service.engine.hub.has_listeners
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_reply_that_has_ended_frees_its_request_without_a_garbage_collection(left: bool) -> None:
+    """150 requests of a megabyte stayed in memory after their responses, until the next full collection."""
+
+    class Gone(threading.Event):
+        """Held by the context of the call."""
+
+    class Woken(threading.Event):
+        """Refers to its reply, as the response of a transport does."""
+
+        reply: PendingReply | None = None
+
+    with made() as service, without_collections():
+        gone, woken = Gone(), Woken()
+        reply = woken.reply = send(service, gone=gone)
+        assert isinstance(reply, PendingReply)
+        reply.notify(woken.set)
+        freed = [weakref.ref(gone), weakref.ref(woken), weakref.ref(reply)]
+        if left:
+            reply.close()
+            with suppress(CallerGone):
+                reply.poll(0)
+        else:
+            go.set()
+            finish(reply, woken)
+        del gone, woken, reply
+        go.set()
+        eventually(lambda: not any(one() for one in freed), "the end of the call")
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def test_a_task_that_is_cancelled_is_an_answer() -> None:
