@@ -169,12 +169,12 @@ def indent_json(body: bytes, most: int) -> str:
     depth = size = 0
     previous = ""
     for match in _TOKENS.finditer(text):
-        token = match[0]
-        depth -= token in ("]", "}")
-        indent = "\n" + "  " * max(depth, 0) if token in ("]", "}") or previous in ("[", "{", ",") else ""
-        pieces.append(indent + (": " if token == ":" else _readable(token) if "\\" in token else token))
-        depth += token in ("[", "{")
-        previous = token
+        lexeme = match[0]
+        depth -= lexeme in ("]", "}")
+        indent = "\n" + "  " * max(depth, 0) if lexeme in ("]", "}") or previous in ("[", "{", ",") else ""
+        pieces.append(indent + (": " if lexeme == ":" else _readable(lexeme) if "\\" in lexeme else lexeme))
+        depth += lexeme in ("[", "{")
+        previous = lexeme
         size += len(pieces[-1])
         if size > most:
             break
@@ -182,12 +182,12 @@ def indent_json(body: bytes, most: int) -> str:
     return shown if len(body) <= most and size <= most else f"{shown[:most]}\n… {len(body)} bytes in all"
 
 
-def _readable(token: str) -> str:
+def _readable(lexeme: str) -> str:
     """A string of JSON without escapes of characters that need none."""
     try:
-        return json.dumps(json.loads(token), ensure_ascii=False)
+        return json.dumps(json.loads(lexeme), ensure_ascii=False)
     except ValueError:
-        return token
+        return lexeme
 
 
 def _count(node: Any) -> int:
