@@ -58,8 +58,9 @@ PRINCIPAL = "a2a_sync.principal"
 _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {413: "Content Too Large"}
 #: Characters that are not encoded in a path; a percent sign is part of what is encoded already.
 _SAFE_IN_PATH = "/%:@!$&'()*+,;="
-#: Seconds after which a send that waits for its task leaves its thread, where the server resumes responses.
-_DEFERRED_AFTER = 0.03
+#: Seconds after which a send that waits for its task leaves its thread, where the server resumes responses. Where short sends need all
+#: of the processor, leaving it earlier would only begin more of them at the same time.
+_DEFERRED_AFTER = 0.1
 #: The longest URL, in characters, that is accepted as an app's own address; cards repeat it for every interface.
 _MAX_ADDRESS_LENGTH = 1024
 _ORIGIN = re.compile(r"[^:/?#]+://[^/?#]*")
