@@ -14,6 +14,9 @@ from a2a_sync.engine.hub import PolledStream, Signal, SingleItemStream, Steps, W
 from a2a_sync.errors import AgentError, OverloadedError
 from a2a_sync.operations import Call, Endpoint, EventStream, StreamItem
 
+#: A wait that ends so many seconds late shows that the processor is busy, and the call waits for so many seconds more.
+_LATE, _BUSY_WAIT = 0.01, 0.02
+
 
 class CallerGone(OverloadedError):
     """The caller has disconnected, or the server is stopping, so the response is not read. The task continues."""
@@ -23,11 +26,21 @@ class CallerGone(OverloadedError):
 
 
 def complete(steps: Steps[Any], seconds: float) -> Any:
-    """The result of `steps`; a `PendingReply`, which has it later, where it waits for longer than `seconds`."""
+    """The result of `steps`; a `PendingReply`, which has it later, where it waits for longer than `seconds`.
+
+    Where a wait ends late, the processor is busy: the call may be short, and leaving the thread would only begin another one. It
+    waits longer then.
+    """
     leaves = time.monotonic() + seconds
     try:
         wait = next(steps)
-        while (left := leaves - time.monotonic()) > 0:
+        while True:
+            left = leaves - time.monotonic()
+            if left < -_LATE:
+                left = _BUSY_WAIT
+                leaves = time.monotonic() + left
+            if left <= 0:
+                break
             wait = steps.send(left)
     except StopIteration as ended:
         return ended.value

@@ -36,10 +36,12 @@ from a2a_sync.types import SendMessageRequest
 
 #: The longest wait for a thread, and how long a thread is held at most by a call that is worth waiting for, in seconds.
 _MAX_WAIT = 0.5
-#: Seconds after which a send of a known caller is deferred while calls wait for a thread.
+#: Seconds after which a send is deferred while calls wait for a thread.
 _SHORT_WAIT = 0.005
 #: Seconds after which a caller beyond its share gets no further call to wait: the threads that these would hold are for other callers.
 _MAX_DELAY = 0.05
+#: The same for sends that are deferred: they hold a thread for a moment only.
+_MAX_DEFERRED_DELAY = 0.25
 
 
 class _Ticket:
@@ -141,9 +143,9 @@ class ThreadBudget:
             finally:
                 self._release(ticket)
         # It counts as a stream of one event.
-        ticket = self._take_stream(owner, threaded=context.threaded)
-        if self._queue and (owner or self._quotas.several):
-            # Others wait for its thread, perhaps of this caller, which is refused calls that wait for long.
+        ticket = self._take_stream(owner, threaded=context.threaded, delay=_MAX_DEFERRED_DELAY)
+        if self._queue:
+            # Others wait for its thread.
             call = replace(call, context=replace(context, deferred_after=min(context.deferred_after, _SHORT_WAIT)))
         result = within(_finally(partial(self._release_stream, ticket)), endpoint, call)
         if isinstance(result, PendingReply):
@@ -158,7 +160,7 @@ class ThreadBudget:
         """
         return partial(self._release_stream, self._take_stream(owner, threaded=threaded))
 
-    def _take_stream(self, owner: str, *, threaded: bool) -> _Ticket:
+    def _take_stream(self, owner: str, *, threaded: bool, delay: float = _MAX_DELAY) -> _Ticket:
         with self._lock:
             if not self._streams.admits(owner):
                 own = self._streams.taken < self._streams.total
@@ -171,7 +173,7 @@ class ThreadBudget:
         if not threaded:
             return _Ticket(owner)
         try:
-            return self._take(owner)
+            return self._take(owner, delay)
         except BaseException:
             with self._lock:
                 self._streams.release(owner)
@@ -184,13 +186,13 @@ class ThreadBudget:
 
     # -- threads --
 
-    def _take(self, owner: str) -> _Ticket:
+    def _take(self, owner: str, delay: float = _MAX_DELAY) -> _Ticket:
         ticket = _Ticket(owner)
         with self._lock:
             if self._max_threads is None or self._threads.admits(owner):
                 self._hold(ticket)
                 return ticket
-            self._check_wait(owner, self._max_threads)
+            self._check_wait(owner, self._max_threads, delay)
             self._queue.append(ticket)
             ticket.granted.acquire()
         if not ticket.granted.acquire(timeout=_MAX_WAIT):
@@ -200,11 +202,14 @@ class ThreadBudget:
                     raise _no_thread()
         return ticket
 
-    def _check_wait(self, owner: str, most: int) -> None:
-        """Refuse a call for which no thread would become free, or that would wait behind too many others; called under the lock."""
+    def _check_wait(self, owner: str, most: int, delay: float) -> None:
+        """Refuse a call for which no thread would become free, or that would wait behind too many others; called under the lock.
+
+        `delay` is how long the first waiting call of the owner may have waited.
+        """
         now = time.monotonic()
         first = next((ticket for ticket in self._queue if ticket.owner == owner), None)
-        if first is not None and first.since <= now - _MAX_DELAY and (owner or self._quotas.several):
+        if first is not None and first.since <= now - delay and (owner or self._quotas.several):
             raise _no_thread()
         before = now - _MAX_WAIT
         slow = list(takewhile(lambda ticket: ticket.since <= before, self._held))

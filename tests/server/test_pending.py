@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import time
 import weakref
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import Agent, InputRequired, Limits, RateLimit
-from a2a_sync.engine.hub import Waiter
+from a2a_sync.engine.hub import Signal, Wait, Waiter
 from a2a_sync.errors import InternalError, OverloadedError, UnsupportedOperationError
 from a2a_sync.operations import (
     CANCEL_TASK,
@@ -26,12 +27,14 @@ from a2a_sync.operations import (
     Operation,
     interceptor,
 )
+from a2a_sync.server import pending as module
 from a2a_sync.server.engine import Mount, ServerEngine
 from a2a_sync.server.metrics import Metrics
-from a2a_sync.server.pending import CallerGone, PendingReply
+from a2a_sync.server.pending import CallerGone, PendingReply, complete
 from a2a_sync.server.service import AgentService
 from a2a_sync.types import CancelTaskRequest, Message, Role, SendMessageRequest, Task, TaskState, TextPart, new_id
 from tests.engine import TIMEOUT, Background, eventually
+from tests.stopwatch import set_clock
 
 go = threading.Event()
 
@@ -349,3 +352,20 @@ def test_its_span_ends_with_the_answer_on_another_thread(
     assert record.__dict__["method"] == "SendMessage"
     # A context that was left on another thread is logged as an error.
     assert not [record for record in caplog.records if record.name.startswith("opentelemetry")]
+
+
+def test_a_call_keeps_its_thread_while_its_waits_end_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processor is busy then, and leaving the thread would only begin another call."""
+    clock, waits = [1000.0], []
+    set_clock(monkeypatch, module, monotonic=lambda: clock[0])
+
+    def steps() -> Generator[Wait, float, None]:
+        wait = Wait(Signal(), math.inf)
+        seconds = yield wait
+        for late in (0.05, 0.05, 0.0):
+            waits.append(round(seconds, 3))
+            clock[0] += seconds + late
+            seconds = yield wait
+
+    assert isinstance(complete(steps(), 0.1), PendingReply)
+    assert waits == [0.1, 0.02, 0.02]
