@@ -196,9 +196,9 @@ def _content_lengths(head: bytes) -> set[bytes]:
 
 
 def _rest(view: memoryview, done: int) -> memoryview:
-    """`view` after its first `done` bytes. It keeps at most twice its own size in memory."""
+    """`view` after its first `done` bytes. It keeps at most four times its own size in memory."""
     rest = view[done:]
-    return memoryview(bytes(rest)) if 2 * len(rest) < len(view.obj) else rest  # type: ignore[arg-type]
+    return memoryview(bytes(rest)) if 4 * len(rest) < len(view.obj) else rest  # type: ignore[arg-type]
 
 
 class ClientSocket(socket.socket):
