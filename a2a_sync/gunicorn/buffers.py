@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from a2a_sync.wsgi.connection import RESET
 
@@ -197,8 +197,8 @@ def _content_lengths(head: bytes) -> set[bytes]:
 
 def _rest(view: memoryview, done: int) -> memoryview:
     """`view` after its first `done` bytes. It keeps at most four times its own size in memory."""
-    rest = view[done:]
-    return memoryview(bytes(rest)) if 4 * len(rest) < len(view.obj) else rest  # type: ignore[arg-type]
+    rest, whole = view[done:], cast(bytes, view.obj)
+    return memoryview(bytes(rest)) if 4 * len(rest) < len(whole) else rest
 
 
 class ClientSocket(socket.socket):

@@ -165,7 +165,7 @@ class Parser(RequestParser):  # type: ignore[misc]
             self.mesg.body.truncate(0)
         elif self.mesg and self._connection.sock.received:
             # None of it is awaited: it has arrived.
-            with suppress(Exception):  # where the next request begins is then unknown, and the connection is closed  # nosec B110
+            with suppress(Exception):  # where the next request begins is then unknown, and the connection is closed
                 while self.mesg.body.read(_MAX_DISCARDED_BYTES):
                     pass
 

@@ -590,19 +590,21 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
                 self._receive(conn, None)
         elif conn.paused is not None:
             self._paused[conn] = conn.paused
-            if not conn.paused.unread:
-                conn.paused.body.resume_when_woken(partial(self.method_queue.defer, self._resume, conn))
-            elif not conn.sock.full:
+            if conn.paused.unread:
                 self._resume(conn)
+            else:
+                conn.paused.body.resume_when_woken(partial(self.method_queue.defer, self._resume, conn))
         elif conn in self._writing:
             self._finished[conn] = fs
         else:
             super().finish_request(conn, fs)
 
     def _resume(self, conn: _Connection) -> None:
-        """Continue a paused response on a pool thread. Called on the main thread."""
-        paused = self._paused.pop(conn, None)
-        if paused is not None:
+        """Continue a paused response on a pool thread, unless its next write would wait for the client. Called on the main thread."""
+        paused = self._paused.get(conn)
+        # A wake-up may belong to an earlier pause. A worker that stops has nothing that would continue the response later.
+        if paused is not None and not (paused.unread and conn.sock.full and self._pausing):
+            del self._paused[conn]
             self.tpool.resume(conn, paused.body.caller)
 
     def send_when_writable(self, conn: _Connection) -> None:
@@ -618,7 +620,7 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             conn.sock.abort()
             done = True
         paused = self._paused.get(conn)
-        if paused is not None and paused.unread and not conn.sock.full:
+        if paused is not None and paused.unread:
             self._resume(conn)
         if done:
             del self._writing[conn]

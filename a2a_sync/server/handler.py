@@ -77,7 +77,7 @@ from a2a_sync.types import (
 #: Messages among which one that is sent again is looked for: those of the newest run.
 _LATEST_MESSAGES = 3
 #: Most seconds between two checks for a lost caller whose call may be deferred.
-_UNTHREADED_INTERVAL = 0.5
+_DEFERRED_INTERVAL = 0.5
 
 
 class RequestHandler:
@@ -411,7 +411,7 @@ class RequestHandler:
         """Seconds until a waiting call checks again whether its caller has disconnected."""
         interval = self._limits.disconnect_check_interval
         if context.deferred_after < math.inf:
-            interval = min(interval, _UNTHREADED_INTERVAL)
+            interval = min(interval, _DEFERRED_INTERVAL)
         return interval if context.deadline is None else max(0.0, min(interval, context.deadline - time.monotonic()))
 
     # -- reading --

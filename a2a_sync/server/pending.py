@@ -31,17 +31,13 @@ def complete(steps: Steps[Any], seconds: float) -> Any:
     Where a wait ends late, the processor is busy: the call may be short, and leaving the thread would only begin another one. It
     waits longer then.
     """
-    leaves = time.monotonic() + seconds
     try:
         wait = next(steps)
-        while True:
-            left = leaves - time.monotonic()
-            if left < -_LATE:
-                left = _BUSY_WAIT
-                leaves = time.monotonic() + left
-            if left <= 0:
-                break
+        leaves = time.monotonic() + seconds
+        while (left := leaves - time.monotonic()) > 0:
             wait = steps.send(left)
+            if leaves - time.monotonic() < -_LATE:
+                leaves = time.monotonic() + _BUSY_WAIT
     except StopIteration as ended:
         return ended.value
     return PendingReply(steps, wait)

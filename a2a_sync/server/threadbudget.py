@@ -152,13 +152,13 @@ class ThreadBudget:
             result.release_thread = partial(self._release, ticket)
         return result
 
-    def take_stream(self, owner: str = "", *, threaded: bool = True) -> Callable[[], None]:
-        """Take a place for one stream of `owner`, and a thread if it is `threaded`; the returned function releases them (once).
+    def take_stream(self, owner: str = "") -> Callable[[], None]:
+        """Take a place and a thread for one stream of `owner`; the returned function releases them (once).
 
         Raises:
             OverloadedError: no stream or no thread is left.
         """
-        return partial(self._release_stream, self._take_stream(owner, threaded=threaded))
+        return partial(self._release_stream, self._take_stream(owner, threaded=True))
 
     def _take_stream(self, owner: str, *, threaded: bool, delay: float = _MAX_DELAY) -> _Ticket:
         with self._lock:

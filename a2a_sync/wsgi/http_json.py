@@ -35,8 +35,7 @@ class HttpJsonService:
         self._double_base64_clients = http.double_base64_clients
 
     def respond(self, exchange: Exchange) -> Iterable[bytes] | None:
-        """The response to one request; None for other paths. Blocks as long as the call takes, or returns a body that waits;
-        never raises."""
+        """The response to one request; None for other paths. Blocks as long as the call takes, or its body does; never raises."""
         codec = next(iter(self._codecs.values()))
         try:
             path = exchange.path

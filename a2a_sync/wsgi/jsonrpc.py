@@ -27,8 +27,7 @@ class JsonRpcService:
         self._codecs = codecs
 
     def respond(self, exchange: Exchange) -> Iterable[bytes] | None:
-        """The response to one request; None for other paths. Blocks as long as the call takes, or returns a body that waits;
-        never raises."""
+        """The response to one request; None for other paths. Blocks as long as the call takes, or its body does; never raises."""
         if exchange.environ.get("PATH_INFO", "") not in _PATHS:
             return None
         if exchange.method != "POST":

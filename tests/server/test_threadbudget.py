@@ -50,12 +50,12 @@ def test_an_eighth_of_the_threads_stays_free_and_at_least_two(threads: int, most
 
 @pytest.mark.parametrize(("connections", "most"), [(1, 1), (8, 6), (300, 263), (2000, 1000)])
 def test_an_eighth_of_the_connections_stays_free_of_streams(connections: int, most: int) -> None:
-    budget = ThreadBudget(1000, 8)
+    budget = ThreadBudget(1000)
     budget.limit_connections(connections)
     for _ in range(most):
-        budget.take_stream(threaded=False)
+        budget.take_stream()
     with pytest.raises(OverloadedError, match="streams"):
-        budget.take_stream(threaded=False)
+        budget.take_stream()
 
 
 def test_without_threads_only_streams_are_bounded() -> None:

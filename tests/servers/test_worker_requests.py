@@ -299,3 +299,28 @@ def test_a_stopping_worker_resumes_all_streams() -> None:
     threads.resume("e", "caller")
     assert sorted(served.get(timeout=10) for _ in range(5)) == [*"abcde"]
     threads.shutdown(wait=False)
+
+
+class Unread:
+    """A connection whose client does not read."""
+
+    def __init__(self) -> None:
+        self.sock = SimpleNamespace(full=True)
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_a_wake_up_of_an_earlier_pause_does_not_resume_a_response_that_its_client_does_not_read(stopping: bool) -> None:
+    served: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    conn = Unread()
+    one = object.__new__(worker.BufferedThreadWorker)
+    one.tpool = worker._Threads(16, served.put)
+    one._paused = {conn: worker._Paused(SimpleNamespace(caller=""), True, iter(()))}
+    one._pausing = not stopping
+
+    one._resume(conn)
+
+    assert (conn in one._paused) is not stopping
+    conn.sock.full = False
+    one._resume(conn)
+    assert served.get(timeout=10) is conn
+    one.tpool.shutdown(wait=False)

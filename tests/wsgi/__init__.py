@@ -146,7 +146,7 @@ class Peer:
         environ: Mapping[str, Any] | None = None,
     ) -> OpenAnswer:
         """Call the application and come back when it has named its status. `environ` stands over everything else."""
-        variables = _environ(method, path, body, headers or {})
+        variables = environ_of(method, path, body, headers or {})
         variables.update(environ or {})
         named: list[tuple[str, list[tuple[str, str]]]] = []
 
@@ -184,7 +184,7 @@ class Peer:
         return self.open("POST", "/", rpc(method, params, id), {**JSON_HEADERS, **(headers or {})})
 
 
-def _environ(method: str, path: str, body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
+def environ_of(method: str, path: str, body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
     builder = EnvironBuilder(
         method=method,
         path=path,

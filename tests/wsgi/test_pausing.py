@@ -18,7 +18,7 @@ from a2a_sync.operations import Endpoint
 from a2a_sync.wsgi.pausing import PendingBody
 from tests.engine import Background, eventually
 from tests.scenarios.agent import ScenarioAgent
-from tests.wsgi import JSON_HEADERS, Peer, _environ, message, rpc
+from tests.wsgi import JSON_HEADERS, Peer, environ_of, message, rpc
 
 
 class Resumed(socket.socket):
@@ -47,15 +47,20 @@ class Sent:
 
     def __init__(self, app: Any, server: socket.socket, path: str = "/", body: bytes = b"") -> None:
         self.named: list[str] = []
-        environ = _environ("POST", path, body or rpc("SendMessage", message("wait")), JSON_HEADERS)
+        environ = environ_of("POST", path, body or rpc("SendMessage", message("wait")), JSON_HEADERS)
         environ["gunicorn.socket"] = server
         self.body: Iterable[bytes] = app(environ, lambda status, headers, exc_info=None: self.named.append(status))
 
+    @property
+    def pending(self) -> PendingBody:
+        """The body of a send that waits."""
+        assert isinstance(self.body, PendingBody)
+        return self.body
+
     def pause(self, contended: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
         """The pieces of the body, which has paused once."""
-        assert isinstance(self.body, PendingBody)
-        self.body.allow_pauses(contended)
-        pieces = iter(self.body)
+        self.pending.allow_pauses(contended)
+        pieces = iter(self.pending)
         assert next(pieces) == b""
         assert not self.named
         return pieces
@@ -74,7 +79,7 @@ def test_a_waiting_send_pauses_and_is_resumed_with_its_result(app: A2AApp, bindi
     with connected() as (server, _):
         sent = Sent(app, server, path, body)
         pieces, resumed = sent.pause(), threading.Event()
-        sent.body.resume_when_woken(resumed.set)  # type: ignore[attr-defined]
+        sent.pending.resume_when_woken(resumed.set)
         assert not resumed.is_set()
 
         cancel(app)
@@ -110,8 +115,7 @@ def test_a_paused_response_that_may_not_pause_any_more_waits_on_its_thread(app: 
     with connected() as (server, _):
         sent = Sent(app, server)
         pieces = sent.pause()
-        assert isinstance(sent.body, PendingBody)
-        sent.body.forbid_pauses()
+        sent.pending.forbid_pauses()
         rest = Background(lambda: b"".join(pieces))
         assert rest.waiting
 
@@ -124,10 +128,9 @@ def test_a_paused_send_is_due_when_its_client_left_and_its_task_continues(app: A
     with connected() as (server, client):
         sent = Sent(app, server)
         pieces = sent.pause()
-        assert isinstance(sent.body, PendingBody)
-        assert not sent.body.is_due(time.monotonic())
+        assert not sent.pending.is_due(time.monotonic())
         client.close()
-        body = sent.body
+        body = sent.pending
         eventually(lambda: body.is_due(time.monotonic()), "the next check of the connection")
         assert b"error" in b"".join(pieces)
         assert app.open_streams == 0
@@ -141,10 +144,9 @@ def test_a_closed_response_ends_its_call_and_frees_its_place_once(app: A2AApp, b
         sent = Sent(app, server)
         if begun:
             sent.pause()
-        assert isinstance(sent.body, PendingBody)
         assert app.open_streams == 1
-        sent.body.close()
-        sent.body.close()
+        sent.pending.close()
+        sent.pending.close()
         assert app.open_streams == 0
 
 
@@ -154,8 +156,7 @@ def test_waiting_sends_count_as_open_streams(app: A2AApp) -> None:
         refused = Sent(app, server)
         assert refused.named == ["429 Too Many Requests"]
         for sent in waiting:
-            assert isinstance(sent.body, PendingBody)
-            sent.body.close()
+            sent.pending.close()
 
 
 def test_a_paused_send_holds_no_thread_of_the_budget() -> None:
@@ -169,8 +170,7 @@ def test_a_paused_send_holds_no_thread_of_the_budget() -> None:
             paused[-1].pause()
         assert app.open_streams == 5
         for sent in paused:
-            assert isinstance(sent.body, PendingBody)
-            sent.body.close()
+            sent.pending.close()
         cancel(app)
 
 
