@@ -13,7 +13,9 @@ directory.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,11 +31,16 @@ __all__ = ["HOST", "ROOT", "LiveServer", "free_port", "gunicorn", "gunicorn_geve
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def free_port() -> int:
-    """A port without a listener, for servers that do not accept an open socket."""
-    with socket.create_server((HOST, 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+def free_port(host: str = HOST) -> int:
+    """A port without a listener, for servers that do not accept an open socket.
+
+    It is below the ports that Linux assigns to connections and to listeners without a port, so that no other test gets
+    it before the server listens. A seed of `random` does not change it: processes of a test run would draw the same port.
+    """
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
+        with contextlib.suppress(OSError), socket.create_server((host, port)):
+            return port
+    raise AssertionError(f"none of 100 ports of {host} is free")
 
 
 @contextmanager

@@ -17,7 +17,6 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -34,7 +33,7 @@ from a2a_sync.errors import TaskNotCancelableError
 from a2a_sync.stores import PostgresStore
 from a2a_sync.stores.base import Owner
 from a2a_sync.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent
-from tests.live import ROOT
+from tests.live import ROOT, free_port
 from tests.services.brokers import PrivateBroker, private_redis
 from tests.services.servers import Postgres
 from tests.soak.hosts_agent import RECEIVER
@@ -111,12 +110,6 @@ class Process:
 def _thaw(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
-
-
-def free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 class Site:

@@ -74,9 +74,10 @@ def send(peer: Peer, text: str) -> OpenAnswer:
 
 
 def waiting(peer: Peer) -> str:
-    """A task that goes on until it is cancelled."""
+    """A task that goes on until it is cancelled, after its last event before that."""
     params = {**message("wait"), "configuration": {"returnImmediately": True}}
     task_id: str = peer.call("SendMessage", params).result["task"]["id"]
+    eventually(lambda: "message" in peer.call("GetTask", {"id": task_id}).result["status"], "the update of the run")
     return task_id
 
 
