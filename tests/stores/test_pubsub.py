@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import queue
 import socket
@@ -58,7 +60,10 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def received(folder: Path) -> Iterator[Received]:
     with closing(UnixSocketPubSub(folder)) as pubsub:
-        yield Received(pubsub)
+        received = Received(pubsub)
+        for task_id in ("task-1", "task-2", "from-afar"):
+            pubsub.subscribe(task_id)
+        yield received
         assert pubsub.healthy
 
 
@@ -101,6 +106,19 @@ def test_a_task_is_subscribed_until_it_was_unsubscribed_as_often(connect: Any) -
     pubsub.unsubscribe("task-1")
     sender.publish(batch("task-1"))
     assert end.next() == "task-1"
+
+
+def test_messages_about_tasks_without_a_subscription_are_not_sent(connect: Any) -> None:
+    sender, pubsub = connect(), connect()
+    end = Received(pubsub)
+    Received(sender)
+    for task_id in ("task-1", "task-2"):
+        pubsub.subscribe(task_id)
+    pubsub.unsubscribe("task-1")
+    for task_id in ("task-1", "task-3", "task-2"):
+        sender.publish(batch(task_id))
+    assert end.next() == "task-2"
+    assert end.none
 
 
 def test_a_closed_one_gets_nothing_and_closing_twice_is_harmless(connect: Any) -> None:
@@ -265,6 +283,8 @@ def test_a_callback_that_fails_does_not_end_the_receiving(folder: Path) -> None:
 
     with closing(UnixSocketPubSub(folder)) as pubsub, closing(UnixSocketPubSub(folder)) as sender:
         pubsub.start(fail_once, no_gap)
+        pubsub.subscribe("bad")
+        pubsub.subscribe("good")
         for task_id in ("bad", "good"):
             sender.publish(batch(task_id))
             assert received.get(timeout=60) == task_id
@@ -281,9 +301,50 @@ def test_where_no_folder_can_be_made_there_are_no_messages_and_no_error(tmp_path
 def test_closing_removes_the_socket(folder: Path) -> None:
     pubsub = UnixSocketPubSub(folder)
     pubsub.start(ignore, no_gap)
-    assert len(list(folder.iterdir())) == 1
+    assert len(list(folder.iterdir())) == 2
     pubsub.close()
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("kind", ["missing", "of another size"])
+def test_a_process_without_readable_subscriptions_gets_all_messages(kind: str, folder: Path) -> None:
+    with closing(UnixSocketPubSub(folder)) as pubsub, closing(UnixSocketPubSub(folder)) as sender:
+        received = Received(pubsub)
+        (counters,) = folder.glob("*.tasks")
+        counters.unlink()
+        if kind != "missing":
+            counters.write_bytes(b"\0")
+        sender.publish(batch("task-1"))
+        assert received.next() == "task-1"
+
+
+def test_a_process_that_cannot_store_its_subscriptions_gets_all_messages(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise OSError(errno.ENOMEM, "no memory for the map")
+
+    with closing(UnixSocketPubSub(folder)) as pubsub, closing(UnixSocketPubSub(folder)) as sender:
+        with monkeypatch.context() as patch:
+            patch.setattr(mmap, "mmap", fail)
+            received = Received(pubsub)
+        assert len(list(folder.iterdir())) == 1
+        pubsub.subscribe("task-2")
+        pubsub.unsubscribe("task-2")
+        sender.publish(batch("task-1"))
+        assert received.next() == "task-1"
+
+
+def test_the_subscriptions_of_a_dead_process_are_removed_with_its_socket(folder: Path, received: Received) -> None:
+    code = (
+        "import os, sys, pathlib; from a2a_sync.stores.sqlite.pubsub import UnixSocketPubSub;"
+        "UnixSocketPubSub(pathlib.Path(sys.argv[1])).start(print, print); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(folder)], check=True, timeout=60)
+    assert len(list(folder.iterdir())) == 4
+    with closing(UnixSocketPubSub(folder)) as sender:
+        sender.start(ignore, no_gap)
+        assert len(list(folder.iterdir())) == 4
 
 
 def test_the_sockets_for_a_long_path_are_in_the_folder_for_temporary_files(tmp_path: Path) -> None:

@@ -1,14 +1,15 @@
 """Pub/sub over Unix datagram sockets, between processes on one machine that share an SQLite file.
 
-A message is the id of a task. Each process binds a socket in a folder beside the file, and publishes by sending a datagram to
-every other socket in it. Where Unix sockets are not supported or the folder cannot be created, `UnixSocketPubSub.healthy` is
-False and the store is polled.
+A message is the id of a task. Each process binds a socket in a folder beside the file. It counts its subscriptions in a second
+file there, which the other processes map: they send datagrams only about tasks that it has subscribed to. Where Unix sockets
+are not supported or the folder cannot be created, `UnixSocketPubSub.healthy` is False and the store is polled.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
 import os
 import secrets
 import socket
@@ -16,6 +17,7 @@ import stat
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +31,10 @@ _MAX_MESSAGE_BYTES = 1024
 _SETTLED_NS = 100_000_000
 #: How often a socket is given a path in a folder that is removed meanwhile.
 _BIND_ATTEMPTS = 10
+#: Counters of subscriptions of a process. Tasks whose ids have the same hash share one, which costs a needless message.
+_COUNTERS = 4096
+_COUNTER_BYTES = 4
+_SUFFIX = ".tasks"
 
 
 def sockets_folder(store_path: str) -> Path:
@@ -46,8 +52,8 @@ def sockets_folder(store_path: str) -> Path:
 class UnixSocketPubSub(Receiver):
     """A `PubSub` over sockets in `folder`; a forked child opens its own socket.
 
-    Every message is sent to all other processes. A daemon thread named ``a2a-hints`` receives messages and calls
-    ``on_message``. No socket is opened before `start` or `publish`.
+    A message is sent to the processes that subscribe to its task, and to those whose subscriptions cannot be read. A daemon
+    thread named ``a2a-hints`` receives messages and calls ``on_message``. No socket is opened before `start` or `publish`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +67,9 @@ class UnixSocketPubSub(Receiver):
         self._own = ""
         self._failed = False
         self._seen = -1
-        self._others: tuple[str, ...] = ()
+        #: The sockets of other processes, with their counters of subscriptions.
+        self._others: dict[str, memoryview | None] = {}
+        self._subscriptions: memoryview | None = None
 
     @property
     def healthy(self) -> bool:
@@ -85,6 +93,7 @@ class UnixSocketPubSub(Receiver):
         try:
             bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             own = self._bind(bound)
+            subscriptions = _create_counters(own + _SUFFIX)
             bound.settimeout(1.0)
             # A separate non-blocking socket: a send with a timeout would wait for a process whose queue is full.
             sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -96,7 +105,7 @@ class UnixSocketPubSub(Receiver):
             if bound is not None:
                 bound.close()
             return
-        self._sender, self._own = sender, own
+        self._sender, self._own, self._subscriptions = sender, own, subscriptions
         self._sweep()
 
     def _bind(self, bound: socket.socket) -> str:
@@ -121,21 +130,31 @@ class UnixSocketPubSub(Receiver):
                 try:
                     probe.connect(other)
                 except ConnectionRefusedError:
-                    os.unlink(other)
+                    _remove(other)
 
     def publish(self, batch: TaskBatch) -> None:
         """See `PubSub.publish`. Only the id of the task is sent."""
         if not self._listen():
             return
         message = batch.task_id.encode()[:_MAX_MESSAGE_BYTES]
-        for other in self._other_sockets():
-            self._send(message, other)
+        index = _index(batch.task_id)
+        # The batch is stored already. A process that subscribes after this look reads the log after that, and finds it there.
+        for other, subscriptions in self._other_sockets().items():
+            if subscriptions is None or subscriptions[index]:
+                self._send(message, other)
 
     def subscribe(self, task_id: str, *, soon: bool = False) -> None:
-        """Does nothing: every process receives all messages."""
+        """See `PubSub.subscribe`."""
+        if self._subscriptions is not None:
+            with self._lock:
+                self._subscriptions[_index(task_id)] += 1
 
     def unsubscribe(self, task_id: str) -> None:
-        """Does nothing, see `subscribe`."""
+        """See `PubSub.unsubscribe`."""
+        if self._subscriptions is not None:
+            with self._lock:
+                index = _index(task_id)
+                self._subscriptions[index] = max(0, self._subscriptions[index] - 1)
 
     def _send(self, message: bytes, other: str) -> None:
         try:
@@ -143,22 +162,23 @@ class UnixSocketPubSub(Receiver):
                 self._sender.sendto(message, other)
         except (ConnectionRefusedError, FileNotFoundError):
             # The process died without removing its socket.
-            with contextlib.suppress(OSError):
-                os.unlink(other)
+            _remove(other)
         except OSError:
             pass  # its queue is full; the messages in the queue make it read the log
 
-    def _other_sockets(self) -> tuple[str, ...]:
+    def _other_sockets(self) -> dict[str, memoryview | None]:
         """The sockets of other processes; the folder is read again only after it has changed."""
         try:
             changed = os.stat(self._folder).st_mtime_ns
             if changed != self._seen:
+                known = self._others
                 with os.scandir(self._folder) as entries:
-                    self._others = tuple(e.path for e in entries if e.path != self._own and _is_socket(e))
+                    paths = [e.path for e in entries if e.path != self._own and _is_socket(e)]
+                self._others = {path: known.get(path) or _open_counters(path + _SUFFIX) for path in paths}
                 # File times are coarse: two changes in quick succession may have the same time.
                 self._seen = changed if time.time_ns() - changed > _SETTLED_NS else -1
         except OSError:
-            self._others = ()
+            self._others = {}
         return self._others
 
     def _receive(self, bound: socket.socket, own: str) -> None:
@@ -171,8 +191,7 @@ class UnixSocketPubSub(Receiver):
                 break
             self._deliver(message.decode(errors="replace"))
         bound.close()
-        with contextlib.suppress(OSError):
-            os.unlink(own)
+        _remove(own)
 
     def close(self) -> None:
         """See `PubSub.close`."""
@@ -181,8 +200,7 @@ class UnixSocketPubSub(Receiver):
             sender, self._sender = self._sender, None
         if sender is not None:
             sender.close()
-            with contextlib.suppress(OSError):
-                os.unlink(self._own)
+            _remove(self._own)
             with contextlib.suppress(OSError):
                 # Succeeds for the last process only, as the folder is empty then.
                 self._folder.rmdir()
@@ -197,6 +215,49 @@ def _check_private(folder: Path) -> None:
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise PermissionError(f"{folder} is not a folder that only this user can write to")
+
+
+def _index(task_id: str) -> int:
+    """The counter of a task, the same in all processes."""
+    return zlib.crc32(task_id.encode()) % _COUNTERS
+
+
+def _create_counters(path: str) -> memoryview | None:
+    """Counters of this process at zero, which others read at `path`; None where there can be no such file."""
+    try:
+        with open(path, "x+b", opener=_private) as file:
+            # A count everywhere, until it is certain that this process can change it.
+            file.write(b"\1" * (_COUNTERS * _COUNTER_BYTES))
+            file.flush()
+            counters = memoryview(mmap.mmap(file.fileno(), 0)).cast("I")
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        return None
+    counters[:] = memoryview(bytes(len(counters) * counters.itemsize)).cast("I")
+    return counters
+
+
+def _open_counters(path: str) -> memoryview | None:
+    """The counters of another process, or None: it has none, or does not have them yet."""
+    try:
+        with open(path, "rb", opener=_private) as file:
+            if os.fstat(file.fileno()).st_size == _COUNTERS * _COUNTER_BYTES:
+                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)).cast("I")
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _remove(own: str) -> None:
+    """Delete a socket and its counters."""
+    for path in (own + _SUFFIX, own):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def _is_socket(entry: os.DirEntry[str]) -> bool:
