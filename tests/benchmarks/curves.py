@@ -139,7 +139,7 @@ def stored(effort: Effort) -> dict[str, Any]:
 def memory(effort: Effort) -> dict[str, Any]:
     """Memory of each open stream in KB, by the number of streams."""
     setups: dict[str, Callable[[int], Setup]] = {
-        "a2a_sync, gthread": lambda n: servers.ours(threads=n * 5 // 4 + 50, RUNS=str(n + 50)),
+        "a2a_sync, gthread": lambda n: servers.ours(RUNS=str(n + 50)),
         "a2a_sync, gevent": lambda n: servers.ours(worker="gevent", RUNS=str(n + 50)),
         SDK: lambda n: servers.SDK,
         FASTA: lambda n: servers.uvicorn("fasta", "fasta:app", LOOPS=str(n + 10)),

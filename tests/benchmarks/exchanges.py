@@ -13,6 +13,24 @@ _numbers = itertools.count(1)
 _COMPLETED = "TASK_STATE_COMPLETED"
 
 
+class Prepared:
+    """Exchanges that are made before the load and checked after it, where the generator shares a core with a server."""
+
+    def __init__(self, ask: Callable[[], Exchange], count: int) -> None:
+        self._made = [ask() for _ in range(count)]
+        self._answers: list[tuple[Callable[[bytearray], None], bytearray]] = []
+
+    def ask(self) -> Exchange:
+        """The next exchange; IndexError after the last one."""
+        request, check = self._made.pop()
+        return Exchange(request, lambda body: self._answers.append((check, body)))
+
+    def check(self) -> None:
+        """Check all responses."""
+        for check, body in self._answers:
+            check(body)
+
+
 def _post(method: str, params: dict[str, Any]) -> tuple[int, bytes]:
     number = next(_numbers)
     body = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()

@@ -272,9 +272,16 @@ def workers() -> Iterator[Row]:
 
     The generator uses a part of the last core. The ratio of processor times is without it, and without waits for the file.
     """
+
+    def prepared(server: Server) -> Sample:
+        batch = exchanges.Prepared(exchanges.send, 10_000)
+        sample = server.load(batch.ask, connections=32)
+        batch.check()
+        return sample
+
     with ExitStack() as stack:
         setups = (servers.pinned(1), servers.pinned(2), servers.pinned(4))
-        one, two, four = alternate(*(load(s, exchanges.send, connections=32) for s in running(stack, *setups)))
+        one, two, four = alternate(*(partial(prepared, s) for s in running(stack, *setups)))
         yield throughput("two workers, SQLite, sends / one", two, one, at_least(1.8, 1.9))
         yield throughput("four workers, SQLite, sends / one", four, one, at_least(None, None))
 
@@ -303,7 +310,7 @@ def held() -> Iterator[Row]:
         name: held_each(setup, count)
         for name, setup in (
             ("sdk", servers.SDK),
-            ("gthread", servers.ours(threads=count * 5 // 4, RUNS=str(count + 50))),
+            ("gthread", servers.ours(RUNS=str(count + 50))),
             ("gevent", servers.ours(worker="gevent", RUNS=str(count + 50))),
         )
     }
