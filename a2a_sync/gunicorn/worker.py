@@ -186,7 +186,11 @@ class _Threads:
     def __init__(self, size: int, serve: Callable[[Any], None]) -> None:
         self._size = size
         self._serve = serve
-        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        #: Each true value is one connection in `_begun` or `_new`; a false one ends a thread.
+        self._queue: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        #: Connections whose responses are to be continued, served before those with a new request.
+        self._begun: deque[Any] = deque()
+        self._new: deque[Any] = deque()
         self._started = 0
         self._busy = 0
         self._max_resumed: float = max(2, size // 8)
@@ -201,7 +205,7 @@ class _Threads:
         """
         if len(self._resumed) < self._max_resumed:
             self._resumed.add(conn)
-            self.submit(conn)
+            self._submit(conn, self._begun)
         else:
             self._waiting.setdefault(caller, deque()).append(conn)
 
@@ -210,15 +214,19 @@ class _Threads:
         self._max_resumed = math.inf
         waiting, self._waiting = self._waiting, {}
         for conn in itertools.chain(*waiting.values()):
-            self.submit(conn)
+            self._submit(conn, self._begun)
 
     def submit(self, conn: Any) -> None:
         """Serve a request of a connection on the next free thread."""
+        self._submit(conn, self._new)
+
+    def _submit(self, conn: Any, conns: deque[Any]) -> None:
+        conns.append(conn)
         self._busy += 1
         if self._busy > self._started < self._size:
             self._started += 1
             threading.Thread(target=self._run, name=f"a2a-request-{self._started}", daemon=True).start()
-        self._queue.put(conn)
+        self._queue.put(True)
 
     def release(self, conn: Any) -> None:
         """A request of a connection has been served."""
@@ -237,14 +245,18 @@ class _Threads:
         return self._busy > self._size or bool(self._waiting)
 
     def _run(self) -> None:
-        for conn in iter(self._queue.get, None):
+        while self._queue.get():
+            try:
+                conn = self._begun.popleft()
+            except IndexError:
+                conn = self._new.popleft()
             self._serve(conn)
 
     def shutdown(self, wait: bool) -> None:
         """End each thread after what it serves. Connections that are submitted later get new threads."""
         started, self._started = self._started, 0
         for _ in range(started):
-            self._queue.put(None)
+            self._queue.put(False)
 
 
 class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]

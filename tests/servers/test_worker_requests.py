@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import random
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -298,6 +299,25 @@ def test_a_stopping_worker_resumes_all_streams() -> None:
     threads.resume_all()
     threads.resume("e", "caller")
     assert sorted(served.get(timeout=10) for _ in range(5)) == [*"abcde"]
+    threads.shutdown(wait=False)
+
+
+def test_responses_are_continued_before_new_requests_are_served() -> None:
+    served: queue.SimpleQueue[str] = queue.SimpleQueue()
+    busy, free = threading.Event(), threading.Event()
+
+    def serve(conn: str) -> None:
+        busy.set()
+        assert free.wait(10)
+        served.put(conn)
+
+    threads = worker._Threads(1, serve)
+    for conn in ("first", "second", "third"):
+        threads.submit(conn)
+    assert busy.wait(10)
+    threads.resume("paused", "caller")
+    free.set()
+    assert [served.get(timeout=10) for _ in range(4)] == ["first", "paused", "second", "third"]
     threads.shutdown(wait=False)
 
 
