@@ -62,6 +62,8 @@ _RESET = "RST_STREAM"
 _BROKEN_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN)
 #: What gRPC says of a message beyond the limit, after ``CLIENT: `` where this process received it.
 _TOO_LARGE = "Received message larger than max"
+#: What it says of a compressed message beyond the limit. Requests of this library are not compressed.
+_EXPANDED_TOO_LARGE = "Decompressed message larger than max"
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -321,7 +323,7 @@ def _error_of_grpc(
         return TransportTimeoutError("the agent sent nothing within the read timeout", **error_context.fields())
     if code in _BROKEN_CODES or _RESET in text:
         return _broken(text, error_context)
-    if f"CLIENT: {_TOO_LARGE}" in text:
+    if f"CLIENT: {_TOO_LARGE}" in text or _EXPANDED_TOO_LARGE in text:
         return _malformed(text, error_context)
     if _TOO_LARGE in text:
         return RequestTooLargeError(f"the agent accepts no request of this size: {text}")

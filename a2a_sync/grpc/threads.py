@@ -1,7 +1,8 @@
 """The threads of calls: a call takes one when its message has arrived.
 
 grpcio has no public way to receive or send a message without a thread that waits, so private names of it are used, which are the
-same in 1.71 to 1.85. The extra ``grpc`` has that upper bound.
+same in 1.71 to 1.85. The extra ``grpc`` has that upper bound, and a higher lower one, from which on the size of compressed
+messages is bounded.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from a2a_sync import A2AApp, Agent, Client, Limits, RequestContext  # noqa: E402
 from a2a_sync import types as t  # noqa: E402
 from a2a_sync.auth import BearerAuth  # noqa: E402
 from a2a_sync.bindings import protobuf  # noqa: E402
-from a2a_sync.errors import InvalidRequestError  # noqa: E402
+from a2a_sync.errors import InvalidRequestError, MalformedResponseError  # noqa: E402
 from a2a_sync.grpc import GRPCServer, threads  # noqa: E402
 from a2a_sync.operations import OPERATIONS, AnyCall, Interceptor, interceptor  # noqa: E402
 from tests.engine import eventually  # noqa: E402
@@ -239,6 +240,50 @@ def test_heads_that_repeat_an_entry_take_no_memory(
             assert client.send("hi").text == "worker: hi"
         record_property("more", f"{peak(process) - before} MB")
     assert peak(process) - before < 100
+
+
+def test_a_compressed_message_that_becomes_very_large_is_refused_and_takes_no_memory(apart: tuple[int, int]) -> None:
+    # gRPC before 1.84 decompresses a message before it checks the size: 400 KB became 400 MB, without credentials.
+    port, process = apart
+    options = (("grpc.max_send_message_length", -1),)
+    with (
+        Client(f"grpc://127.0.0.1:{port}", timeout=60) as client,
+        grpc.insecure_channel(f"127.0.0.1:{port}", options=options, compression=grpc.Compression.Gzip) as hostile,
+    ):
+        client.send("hi")
+        before = peak(process)
+        with pytest.raises(grpc.RpcError) as refused:
+            hostile.unary_unary(path("SendMessage"))(bytes(400_000_000), timeout=60)
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert client.send("hi").text == "worker: hi"
+    assert peak(process) - before < 100
+
+
+def test_a_compressed_answer_that_becomes_very_large_is_malformed() -> None:
+    # The client took it for an agent that is overloaded, and called again.
+    calls = []
+
+    class Expanding(grpc.GenericRpcHandler):  # type: ignore[misc]
+        def service(self, _: Any) -> Any:
+            def answer(request: bytes, rpc: Any) -> bytes:
+                calls.append(request)
+                return bytes(80_000_000)
+
+            return grpc.unary_unary_rpc_method_handler(answer)
+
+    options = (("grpc.max_send_message_length", -1),)
+    hostile = grpc.server(ThreadPoolExecutor(1), [Expanding()], options=options, compression=grpc.Compression.Gzip)
+    port = hostile.add_insecure_port("127.0.0.1:0")
+    hostile.start()
+    try:
+        with (
+            Client(f"grpc://127.0.0.1:{port}", timeout=30) as client,
+            pytest.raises(MalformedResponseError, match="larger than max"),
+        ):
+            client.get_task("t")
+    finally:
+        hostile.stop(0).wait(10)
+    assert len(calls) == 1
 
 
 @pytest.mark.timeout(120)
