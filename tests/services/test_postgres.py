@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import pytest
 import werkzeug.test
@@ -85,6 +85,11 @@ def lost_answer(monkeypatch, marker):
         patch.setattr(database.Connection, "execute", execute)
         yield
     assert lost
+
+
+def with_options(url, options):
+    """The URL with settings of the session."""
+    return urlunsplit(urlsplit(url)._replace(query=urlencode({"options": options}, quote_via=quote)))
 
 
 # -- lost answers -----------------------------------------------------------------------------------------------------------
@@ -474,6 +479,69 @@ def test_ids_of_a_kilobyte_are_stored_and_named_in_messages(make_store):
         wait_until(lambda: receiver.healthy)
         sender.publish(TaskBatch(owner, long_id))
         assert came.wait(TIMEOUT)
+
+
+def test_a_statement_that_an_administrator_cancels_is_executed_again(make_store, postgres_url):
+    # A run whose write was canceled had failed, and its send got an internal error.
+    store = make_store()
+    run = begin(store)
+    with psycopg.connect(postgres_url) as blocker, psycopg.connect(postgres_url, autocommit=True) as administrator:
+        blocker.execute(f"SELECT 1 FROM {store._sql.prefix}tasks FOR UPDATE")
+        entries = []
+        writing = threading.Thread(
+            target=lambda: entries.extend(store.append(run.token, [chunk("t", "x")])), daemon=True
+        )
+        writing.start()
+
+        def canceled():
+            waiting = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
+            return administrator.execute(waiting, (blocker.info.backend_pid,)).fetchall()
+
+        wait_until(canceled)
+        wait_until(lambda: canceled() or not writing.is_alive())
+    writing.join(TIMEOUT)
+    assert [entry.number for entry in entries] == [4]
+    assert [entry.number for entry in store.log(MINE, run.head.id).entries] == [1, 2, 3, 4]
+
+
+def test_a_statement_that_takes_longer_than_the_role_may_is_executed_again(make_store, postgres_url):
+    store = make_store(with_options(postgres_url, "-c statement_timeout=100"))
+    run = begin(store)
+    with psycopg.connect(postgres_url) as blocker, psycopg.connect(postgres_url, autocommit=True) as watching:
+        blocker.execute(f"SELECT 1 FROM {store._sql.prefix}tasks FOR UPDATE")
+        entries = []
+        writing = threading.Thread(
+            target=lambda: entries.extend(store.append(run.token, [chunk("t", "x")])), daemon=True
+        )
+        writing.start()
+        began = set()
+
+        def waited_twice():
+            blocked = "SELECT query_start FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
+            began.update(watching.execute(blocked, (blocker.info.backend_pid,)).fetchall())
+            return len(began) > 1 or not writing.is_alive()
+
+        wait_until(waited_twice)
+    writing.join(TIMEOUT)
+    assert [entry.number for entry in entries] == [4]
+
+
+def test_a_transaction_that_the_server_ends_while_its_process_is_busy_is_begun_again(postgres_url):
+    url = with_options(postgres_url, "-c idle_in_transaction_session_timeout=50")
+    limited, calls = database.Database(url, size=1, timeout=TIMEOUT, prepare=lambda connection: None), []
+    with closing(limited), psycopg.connect(postgres_url, autocommit=True) as watching:
+
+        def work(connection):
+            calls.append(connection.info.backend_pid)
+            with connection.transaction():
+                database.query(connection, "SELECT 1")
+                if len(calls) == 1:
+                    sessions = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
+                    wait_until(lambda: not watching.execute(sessions, (calls[0],)).fetchall())
+                return database.query(connection, "SELECT 2")
+
+        assert limited.run(work) == [(2,)]
+    assert len(calls) == 2
 
 
 def test_a_listener_reports_a_gap_after_its_connection_was_lost(postgres, make_store):

@@ -49,8 +49,11 @@ _PASSING = frozenset(
     {
         "40001",  # serialization failure
         "40P01",  # deadlock
+        "25P03",  # idle in transaction for too long
+        "25P04",  # transaction timeout
         "53300",  # too many connections
         "55P03",  # lock not available
+        "57014",  # canceled: by an administrator, or after the statement_timeout of the role
         "57P01",  # the server stops
         "57P02",  # the server restarts after a crash
         "57P03",  # the server starts
