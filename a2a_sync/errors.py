@@ -91,6 +91,9 @@ __all__ = [
     "error_from_wire",
 ]
 
+#: The longest reason of an error, in characters, as `google.rpc.ErrorInfo` has it.
+_MAX_REASON = 63
+
 
 class FieldViolation(NamedTuple):
     """An invalid member of a request: its path (``message.parts[0].text``) and a description of the fault."""
@@ -358,7 +361,7 @@ def error_from_wire(
     becomes a plain `AgentError` with the peer's code and reason.
 
     Parameters:
-        reason: the reason in its details; ``""`` where it has none.
+        reason: the reason in its details; ``""`` where it has none. No more of it is kept than a reason may have.
         code: the JSON-RPC code, if it has one.
         message: its text.
         metadata: those of its details.
@@ -373,7 +376,7 @@ def error_from_wire(
     if chosen is None and code is not None:
         error.jsonrpc_code = code
     if reason:
-        error.reason = reason
+        error.reason = reason[:_MAX_REASON]
     return error
 
 

@@ -72,6 +72,11 @@ def test_a_reason_outranks_a_code_and_the_narrower_class_is_known_too():
     assert type(error_from_wire(reason="UNHEARD_OF", code=-32603)) is InternalError
 
 
+def test_a_reason_is_no_longer_than_one_may_be():
+    # A handler that lets it through repeats it to its own callers.
+    assert error_from_wire(reason="R" * 1_000_000, code=-32050).reason == "R" * 63
+
+
 def test_an_unknown_error_keeps_what_the_peer_said():
     error = error_from_wire(reason="UNHEARD_OF", code=-32050, message="no", metadata={"k": "v"}, retry_after=2.0)
     assert type(error) is AgentError

@@ -4,7 +4,7 @@ With several workers set ``PROMETHEUS_MULTIPROC_DIR`` to an empty folder before 
 asks for; `a2a_sync.gunicorn` removes the files of dead workers.
 
 =================================  =========  ===========================================================
-``a2a_calls_total``                counter    calls by ``operation`` and ``outcome`` (``ok`` or the error's reason)
+``a2a_calls_total``                counter    calls by ``operation`` and ``outcome`` (``ok`` or the reason of the error's class)
 ``a2a_call_seconds``               histogram  time until a call was answered (a stream: until it began), by ``operation``
 ``a2a_runs_total``                 counter    runs that returned, by ``outcome`` (``returned``, ``cancelled``, ``raised``)
 ``a2a_run_seconds``                histogram  how long runs took
@@ -103,7 +103,8 @@ class Metrics:
             outcome = "ok"
             return result
         except AgentError as error:
-            outcome = error.reason
+            # Not that of the instance, which another agent may have chosen: each value is kept as long as the process lives.
+            outcome = type(error).reason
             raise
         finally:
             self._calls.labels(name, outcome).inc()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import pytest
 import requests
 
 from a2a_sync import A2AApp, Agent, Client, Limits, Message, RequestContext, SQLiteStore, Task, TaskNotFoundError
+from a2a_sync.errors import AgentError, error_from_wire
 from a2a_sync.server.metrics import Metrics
 from a2a_sync.testing import wsgi_session
 from a2a_sync.testing.storecontract.making import begin, done
@@ -84,6 +86,27 @@ def test_calls_are_counted_by_operation_and_outcome() -> None:
     assert found['a2a_call_seconds_count{operation="SendMessage"}'] == 2
     assert found['a2a_runs_total{outcome="returned"}'] == 1
     assert found['a2a_runs_total{outcome="raised"}'] == 1
+
+
+def test_reasons_that_another_agent_invents_are_no_labels() -> None:
+    # Each of them was a series, which a process keeps for ever: an agent elsewhere chose its length, and how many there were.
+    numbers = itertools.count()
+
+    class Gateway(Agent):
+        name = "gateway"
+        description = "Asks another agent"
+        direct = True
+
+        def handle_message(self, message: Message, context: RequestContext) -> str:
+            raise error_from_wire(reason=f"INVENTED_{next(numbers)}", code=-32077, message="no")
+
+    with A2AApp(Gateway(), metrics=Metrics()) as app, Client(app) as client:
+        for number in range(3):
+            with pytest.raises(AgentError) as raised:
+                client.send("hello")
+            assert raised.value.reason == f"INVENTED_{number}"
+        found = {name: value for name, value in samples(app).items() if name.startswith("a2a_calls_total")}
+    assert found == {'a2a_calls_total{operation="SendMessage",outcome="INTERNAL_ERROR"}': 3}
 
 
 def test_a_run_that_never_looks_whether_it_was_cancelled_is_shown_as_lingering() -> None:
