@@ -116,10 +116,14 @@ class PushConfigs:
         """
         config = replace(config, id=config.id or task_id, task_id=task_id, tenant=owner.tenant, metadata={})
         if not create:
-            known = {stored.id for stored in self._webhooks.of_task(owner, task_id)}
-            if config.id not in known and len(known) >= self._max_configs:
-                raise self._too_many()
+            self.check_number(owner, config)
         return Webhook(config, context.version)
+
+    def check_number(self, owner: Owner, config: TaskPushNotificationConfig) -> None:
+        """Check that the task of `config` may have it: it replaces another one, or is not one too many."""
+        known = {stored.id for stored in self._webhooks.of_task(owner, config.task_id)}
+        if config.id not in known and len(known) >= self._max_configs:
+            raise self._too_many()
 
     # -- checks --
 
@@ -161,6 +165,7 @@ class NoPushConfigs:
 
     check: Callable[..., Any] = refuse
     of_send: Callable[..., Any] = refuse
+    check_number: Callable[..., Any] = refuse
 
 
 def _as_config(webhook: StoredWebhook) -> TaskPushNotificationConfig:

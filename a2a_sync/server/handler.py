@@ -349,6 +349,9 @@ class RequestHandler:
                 while True:
                     now = self._store.head(owner, request.task_id)
                     self._check_still_answers(owner, request, head, now)
+                    if not now.running and request.webhook is not None:
+                        # Sends before this one may have set webhooks since it came.
+                        self._push.check_number(owner, request.webhook.config)
                     if not now.running and (started := self._started_after(owner, request, now, run_on)) is not None:
                         return started
                     # The task is read again and again: the end of a run elsewhere may not be announced.

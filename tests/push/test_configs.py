@@ -19,7 +19,7 @@ from a2a_sync.types import (
     ListTaskPushNotificationConfigsRequest,
     TaskPushNotificationConfig,
 )
-from tests.engine import STORES, Served, serving_over
+from tests.engine import STORES, Gate, Served, eventually, serving_over, texts
 
 #: A URL without a listener.
 URL = "http://127.0.0.1:9/hook"
@@ -157,6 +157,42 @@ def test_there_are_no_more_configurations_than_the_limit_says(served):
         served.send("hi", task_id=task_id, task_push_notification_config=TaskPushNotificationConfig(url=URL))
     assert ids(served, task_id) == ["a", "b", "c"]
     assert served.get(task_id).state == "input-required"
+
+
+def test_messages_that_wait_for_a_busy_task_do_not_set_more_configurations_than_the_limit_says(serve, monkeypatch):
+    """Each of them was checked while none of the others had set its own."""
+    gate, checked = Gate(), []
+
+    def hold(message, context):
+        if message.text == "hold":
+            gate.block()
+        return InputRequired("and then?")
+
+    served = serve(hold, push=replace(LOOPBACK, max_configs=3))
+    task_id = served.begin("hold")
+    gate.wait()
+    of_task = served.app.store.webhooks.of_task
+
+    def counted(*args):
+        found = of_task(*args)
+        checked.append(found)
+        return found
+
+    monkeypatch.setattr(served.app.store.webhooks, "of_task", counted)
+    hooks = [TaskPushNotificationConfig(url=URL, id=f"hook {number}") for number in range(6)]
+    sends = [served.in_background("x", task_id=task_id, task_push_notification_config=hook) for hook in hooks]
+    eventually(lambda: len(checked) == len(hooks), "the messages that wait")
+    gate.open.set()
+    refused = []
+    for send in sends:
+        try:
+            send.result()
+        except InvalidParamsError as error:
+            refused.append(error.message)
+    assert len(refused) == 3
+    assert all("at most 3" in message for message in refused)
+    assert len(ids(served, task_id)) == 3
+    assert texts(served.get(task_id).history).count("user: x") == 3
 
 
 def test_pages_follow_each_other_to_the_last_configuration(served):
