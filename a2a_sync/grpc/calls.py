@@ -175,7 +175,7 @@ class Methods:
     def _answer(self, call: Call[Any, Any], result: Any, rpc: Any) -> None:
         body = self._encode_result(call, result)
         _send_headers(call, rpc)
-        StreamedCall(rpc).end(body)
+        StreamedCall(rpc, self.sender.unread).end(body)
 
     def _encode_result(self, call: Call[Any, Any], result: Any) -> bytes:
         dumped = self._codec.dump_result(call.operation, result)
@@ -268,7 +268,7 @@ class Methods:
                 events,
                 encode if pending is None else encode_pending,
                 self._encode_end,
-                StreamedCall(rpc),
+                StreamedCall(rpc, self.sender.unread),
                 heartbeats=numbered,
                 ages=streaming,
                 pending=pending,

@@ -15,6 +15,7 @@ from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.engine.hub import PolledStream
 from a2a_sync.errors import AgentError, OverloadedError
 from a2a_sync.grpc.threads import StreamedCall
+from a2a_sync.grpc.unread import Unread
 from a2a_sync.limits import Limits
 from a2a_sync.operations import StreamItem
 from a2a_sync.server.pending import PendingReply
@@ -38,6 +39,7 @@ class Sender:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.unread = Unread(limits.write_timeout)
         # Those of sends may wait for the bytes of a large answer, and must not delay the events of streams meanwhile.
         self._pool, self._sends = (
             WorkerPool(threads=_THREADS, max_queued=_MAX_QUEUED, max_abandoned=0, name=name)
@@ -87,6 +89,7 @@ class Sender:
     def close(self) -> None:
         """End the threads."""
         self._checks.stop()
+        self.unread.close()
         self._pool.close()
         self._sends.close()
 
@@ -131,8 +134,8 @@ class OpenStream:
         self._woken = self._ended = False
         self._error: AgentError | None = None
         self._unsent: deque[bytes] = deque()
-        #: Since when a message is being sent; None: none is.
-        self._writing: float | None = None
+        #: A message is being sent.
+        self._writing = False
         limits, now = self.sender.limits, time.monotonic()
         self._keepalive = limits.stream_keepalive_interval if heartbeats else float("inf")
         # Jittered, so that streams opened together do not end together.
@@ -170,12 +173,8 @@ class OpenStream:
         self.events.close()
 
     def check(self, now: float) -> None:
-        """Called again and again: heartbeats, the longest life, and clients that do not read."""
-        writing = self._writing
-        if writing is not None:
-            if now - writing >= self.sender.limits.write_timeout:
-                logger.info("a client read nothing for %g seconds; its stream is cut", now - writing)
-                self.call.cancel()
+        """Called again and again: heartbeats, and the longest life."""
+        if self._writing:
             return
         due = self._end if self.pending is None else min(self._end, self.pending.deadline)
         if self._woken or now >= due or now - self._written >= self._keepalive:
@@ -217,12 +216,12 @@ class OpenStream:
     def _go_on(self) -> None:
         """Send the next message, end the call, or wait for events. Does not block."""
         if len(self._unsent) > self._ended:
-            self._writing = time.monotonic()
+            self._writing = True
             if self.call.send(self._unsent.popleft(), self._accepted):
                 return
             self._ended = True
         if self._ended:
-            self._writing = time.monotonic()
+            self._writing = True
             self._leave()
             return
         with self._lock:
@@ -232,7 +231,7 @@ class OpenStream:
 
     def _accepted(self) -> None:
         """The connection has accepted a message, or the call has ended; on the thread of grpcio."""
-        self._writing, self._written = None, time.monotonic()
+        self._writing, self._written = False, time.monotonic()
         self._go_on()
 
     def _leave(self) -> None:

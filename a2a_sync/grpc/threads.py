@@ -22,6 +22,7 @@ from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.pool import Slot, WorkerPool
 from a2a_sync.engine.hub import Wait
 from a2a_sync.errors import AgentError, InvalidRequestError, OverloadedError
+from a2a_sync.grpc.unread import Unread
 from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
@@ -242,14 +243,20 @@ class CallThreads(Executor):
 
 
 class StreamedCall:
-    """Sends the messages of a stream without a thread that waits: grpcio's own way blocks until the client reads."""
+    """Sends the messages of a call without a thread that waits: grpcio's own way blocks until the client reads.
 
-    __slots__ = ("_call", "_context", "_state")
+    `unread` bounds those that the client does not read.
+    """
 
-    def __init__(self, context: Any) -> None:
-        self._context = context._rpc_event
-        self._call = context._rpc_event.call
+    __slots__ = ("_call", "_context", "_rpc", "_state", "_unread", "peer")
+
+    def __init__(self, context: Any, unread: Unread) -> None:
+        self._context = context
+        self._rpc = context._rpc_event
+        self._call = self._rpc.call
         self._state = context._state
+        self._unread = unread
+        self.peer: bytes = self._call.peer()
 
     def send(self, message: bytes, sent: Callable[[], None]) -> bool:
         """Start to send a message, one at a time. False: the call has ended.
@@ -260,6 +267,7 @@ class StreamedCall:
         state = self._state
 
         def accepted(_: Any) -> Any:
+            self._unread.end(self)
             with state.condition:
                 ended = grpcio._possibly_finish_call(state, grpcio._SEND_MESSAGE_TOKEN)
             try:
@@ -270,8 +278,10 @@ class StreamedCall:
                 self.cancel()
             return ended
 
+        self._unread.begin(self, len(message))
         with state.condition:
             if not grpcio._is_rpc_state_active(state):
+                self._unread.end(self)
                 return False
             operations: tuple[Any, ...] = (cygrpc.SendMessageOperation(message, 0),)
             if state.initial_metadata_allowed:
@@ -283,7 +293,15 @@ class StreamedCall:
 
     def end(self, message: bytes | None) -> None:
         """End the call with its status, after a last message if there is one. Does not block."""
-        grpcio._status(self._context, self._state, message)
+        if message is not None:
+            self._unread.begin(self, len(message))
+            # That of the status is not announced, but the end of the call.
+            if not self._context.add_callback(self._accepted):
+                self._accepted()
+        grpcio._status(self._rpc, self._state, message)
+
+    def _accepted(self) -> None:
+        self._unread.end(self)
 
     def cancel(self) -> None:
         """Cut the call."""

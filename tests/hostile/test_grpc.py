@@ -342,6 +342,42 @@ def test_a_stream_whose_last_message_is_not_read_is_cut() -> None:
         eventually(lambda: not server._sender._open, "the end of the stream")
 
 
+@contextmanager
+def unread(server: GRPCServer, calls: int) -> Iterator[http2.Connection]:
+    """A connection with this many complete calls, whose client gives no window for answers (RFC 9113, 6.9)."""
+    connection = http2.Connection(server.port)
+    try:
+        connection.acknowledge()
+        connection.send(http2.frame(http2.SETTINGS, 0, 0, b"\0\4\0\0\0\0"))
+        for number in range(calls):
+            connection.send(http2.whole(2 * number + 1, path("ListTasks"), b""))
+        yield connection
+    finally:
+        # Its reader holds the socket open otherwise.
+        connection.socket.shutdown(socket.SHUT_RDWR)
+        connection.socket.close()
+
+
+def test_an_answer_that_is_not_read_is_cut() -> None:
+    # It was kept for as long as the connection was open: 1,000 answers of 600 KB on one connection took 1.2 GB.
+    with serving(limits=Limits(write_timeout=0.3)) as server, unread(server, 1) as connection:
+        eventually(lambda: connection.resets == [1], "the end of the call")
+
+
+def test_answers_that_are_not_read_are_bounded_and_those_of_other_connections_are_not_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with serving() as server:
+        monkeypatch.setattr("a2a_sync.grpc.unread._MAX_BYTES", 10 * 34_000)
+        kept: Any = server._sender.unread
+        with unread(server, 1) as slow:
+            eventually(lambda: len(kept._sending) == 1, "the answer of the slow client")
+            with unread(server, 30) as hostile:
+                eventually(lambda: len(hostile.resets) == 21, "the end of the calls beyond the limit")
+                assert (slow.resets, len(kept._sending)) == ([], 10)
+        eventually(lambda: not (kept._sending or kept._bytes or kept._connections), "the end of all calls")
+
+
 # -- calls without a message --------------------------------------------------------------------------------------------
 
 
