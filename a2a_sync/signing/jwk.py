@@ -19,6 +19,9 @@ ALGORITHMS = ("ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA = ("RS256", "PS256", "RS384", "PS384", "RS512", "PS512")
 _MIN_RSA_BITS = 2048
+#: The members of a JWK that make its public key. Of a private key without its primes PyJWT computes them, which takes days for
+#: one of 100 KB and lets no other thread run.
+_PUBLIC_MEMBERS = ("kty", "alg", "crv", "n", "e", "x", "y")
 #: The number of keys of a key set that are read.
 _MAX_KEYS = 100
 
@@ -140,7 +143,7 @@ def _key_in_jwk(jwk: Mapping[str, Any], kid: str = "") -> TrustedKey:
     import jwt
 
     try:
-        key = _public_key(from_jwk(jwk))
+        key = _public_key(from_jwk({name: jwk[name] for name in _PUBLIC_MEMBERS if name in jwk}))
     except (jwt.PyJWTError, ValueError, TypeError, KeyError, NotImplementedError) as error:
         raise ValueError(f"a trusted JWK cannot be used: {error}") from None
     kid_of_jwk = jwk.get("kid")
@@ -170,4 +173,5 @@ def _keys_in_set(keys: Sequence[Any]) -> Iterator[TrustedKey]:
 
 
 def _as_timestamp(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    # An integer stays one: it may be too large for a float.
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -373,6 +373,23 @@ def test_what_is_not_understood_in_a_key_set_is_passed_over(server: Peer, issuer
         assert one.call("SendMessage", message(), headers=bearer(token("two"))).status == 401
 
 
+def test_the_members_of_a_private_key_in_a_key_set_are_not_read(server: Peer, issuer: Issuer) -> None:
+    # The primes of such a key would be computed from its exponents, while no other thread runs: for minutes with 32,768 bits.
+    number = base64.urlsafe_b64encode(b"\xff" * 4096).decode()
+    issuer.extra = [{"kty": "RSA", "n": number, "e": "AQAB", "d": number, "kid": "slow"}]
+    with served(read_from(server)) as one:
+        began = time.thread_time()
+        assert caller_of(one, bearer(token()))["id"] == "ada"
+        assert time.thread_time() - began < 5
+
+
+def test_a_key_is_valid_until_a_time_of_any_size(server: Peer, issuer: Issuer) -> None:
+    issuer.kids = ["two"]
+    issuer.extra = [{**jwk("one"), "exp": 10**400, "nbf": -(10**400)}]
+    with served(read_from(server)) as one:
+        assert caller_of(one, bearer(token()))["id"] == "ada"
+
+
 @pytest.mark.parametrize(
     "said",
     [{"exp": 1.0}, {"nbf": 4e9}, {"revoked": {}}, {"key_ops": ["encrypt"]}, {"alg": "RS512"}, {"kid": "two"}],
