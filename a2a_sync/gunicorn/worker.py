@@ -188,12 +188,14 @@ class _Threads:
         self._serve = serve
         #: Each true value is one connection in `_begun` or `_new`; a false one ends a thread.
         self._queue: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        #: Connections whose responses are to be continued, served before those with a new request.
+        #: Connections whose responses are to be continued, served before those with a new request. Where they may have all
+        #: threads, they wait in `_new` like the others, which would not get one.
         self._begun: deque[Any] = deque()
         self._new: deque[Any] = deque()
         self._started = 0
         self._busy = 0
         self._max_resumed: float = max(2, size // 8)
+        self._continued = self._begun if size > self._max_resumed else self._new
         self._resumed: set[Any] = set()
         #: Connections that are to be resumed, by caller.
         self._waiting: dict[str, deque[Any]] = {}
@@ -205,7 +207,7 @@ class _Threads:
         """
         if len(self._resumed) < self._max_resumed:
             self._resumed.add(conn)
-            self._submit(conn, self._begun)
+            self._submit(conn, self._continued)
         else:
             self._waiting.setdefault(caller, deque()).append(conn)
 
@@ -214,7 +216,7 @@ class _Threads:
         self._max_resumed = math.inf
         waiting, self._waiting = self._waiting, {}
         for conn in itertools.chain(*waiting.values()):
-            self._submit(conn, self._begun)
+            self._submit(conn, self._continued)
 
     def submit(self, conn: Any) -> None:
         """Serve a request of a connection on the next free thread."""

@@ -304,21 +304,51 @@ def test_a_stopping_worker_resumes_all_streams() -> None:
 
 def test_responses_are_continued_before_new_requests_are_served() -> None:
     served: queue.SimpleQueue[str] = queue.SimpleQueue()
-    busy, free = threading.Event(), threading.Event()
+    busy: queue.SimpleQueue[str] = queue.SimpleQueue()
+    free, end = threading.Event(), threading.Event()
 
     def serve(conn: str) -> None:
-        busy.set()
-        assert free.wait(10)
-        served.put(conn)
+        busy.put(conn)
+        assert (end if conn == "long" else free).wait(10)
+        if conn != "long":
+            served.put(conn)
 
-    threads = worker._Threads(1, serve)
-    for conn in ("first", "second", "third"):
+    threads = worker._Threads(3, serve)
+    for conn in ("long", "long", "first"):
         threads.submit(conn)
-    assert busy.wait(10)
+        assert busy.get(timeout=10) == conn
+    for conn in ("second", "third"):
+        threads.submit(conn)
     threads.resume("paused", "caller")
     free.set()
     assert [served.get(timeout=10) for _ in range(4)] == ["first", "paused", "second", "third"]
+    end.set()
     threads.shutdown(wait=False)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_responses_that_are_continued_all_the_time_leave_a_thread_for_new_requests(size: int) -> None:
+    served, stopped, lock = threading.Event(), threading.Event(), threading.Lock()
+
+    def serve(conn: str) -> None:
+        if conn == "new":
+            served.set()
+        elif not stopped.is_set():
+            # The main thread may be faster than this one, which looks for its next connection.
+            with lock:
+                threads.release(conn)
+                threads.resume(conn, "caller")
+
+    threads = worker._Threads(size, serve)
+    with lock:
+        for number in range(4):
+            threads.resume(f"paused-{number}", "caller")
+        threads.submit("new")
+    try:
+        assert served.wait(5)
+    finally:
+        stopped.set()
+        threads.shutdown(wait=False)
 
 
 class Unread:
