@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import queue
 import socket
@@ -322,17 +321,53 @@ def test_a_process_that_cannot_store_its_subscriptions_gets_all_messages(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: Any) -> None:
-        raise OSError(errno.ENOMEM, "no memory for the map")
+        raise OSError(errno.ENOSPC, "no space left on device")
 
     with closing(UnixSocketPubSub(folder)) as pubsub, closing(UnixSocketPubSub(folder)) as sender:
         with monkeypatch.context() as patch:
-            patch.setattr(mmap, "mmap", fail)
+            patch.setattr(os, "pwrite", fail)
             received = Received(pubsub)
         assert len(list(folder.iterdir())) == 1
         pubsub.subscribe("task-2")
         pubsub.unsubscribe("task-2")
         sender.publish(batch("task-1"))
         assert received.next() == "task-1"
+
+
+def test_a_process_whose_subscriptions_are_cut_gets_all_messages_and_lives(folder: Path) -> None:
+    def child() -> None:
+        with closing(UnixSocketPubSub(folder)) as pubsub, closing(UnixSocketPubSub(folder)) as sender:
+            received = Received(pubsub)
+            pubsub.subscribe("task-1")
+            sender.publish(batch("task-1"))
+            assert received.next() == "task-1"
+            for counters in folder.glob("*.tasks"):
+                os.truncate(counters, 0)
+            for task_id in ("task-2", "task-3"):
+                sender.publish(batch(task_id))
+                assert received.next() == task_id
+                # The byte of this one is written behind the end of the file.
+                pubsub.subscribe("task-4")
+                pubsub.unsubscribe("task-4")
+
+    in_child(child)
+
+
+def test_a_process_that_cannot_show_a_subscription_any_more_gets_all_messages(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with closing(UnixSocketPubSub(folder)) as pubsub, closing(UnixSocketPubSub(folder)) as sender:
+        received = Received(pubsub)
+        sender.publish(batch("task-1"))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", fail)
+            pubsub.subscribe("task-2")
+        for task_id in ("task-2", "task-3"):
+            sender.publish(batch(task_id))
+            assert received.next() == task_id
 
 
 def test_the_subscriptions_of_a_dead_process_are_removed_with_its_socket(folder: Path, received: Received) -> None:

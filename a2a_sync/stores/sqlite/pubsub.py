@@ -1,7 +1,7 @@
 """Pub/sub over Unix datagram sockets, between processes on one machine that share an SQLite file.
 
-A message is the id of a task. Each process binds a socket in a folder beside the file. It counts its subscriptions in a second
-file there, which the other processes map: they send datagrams only about tasks that it has subscribed to. Where Unix sockets
+A message is the id of a task. Each process binds a socket in a folder beside the file. It shows its subscriptions in a second
+file there, which the other processes read: they send datagrams only about tasks that it has subscribed to. Where Unix sockets
 are not supported or the folder cannot be created, `UnixSocketPubSub.healthy` is False and the store is polled.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import mmap
 import os
 import secrets
 import socket
@@ -17,7 +16,9 @@ import stat
 import tempfile
 import threading
 import time
+import weakref
 import zlib
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,8 +34,9 @@ _SETTLED_NS = 100_000_000
 _BIND_ATTEMPTS = 10
 #: Counters of subscriptions of a process. Tasks whose ids have the same hash share one, which costs a needless message.
 _COUNTERS = 4096
-_COUNTER_BYTES = 4
 _SUFFIX = ".tasks"
+#: The byte of a counter at zero in the file. All else, a hole or the end of the file too, stands for a subscription.
+_NONE, _SOME = b"\1", b"\0"
 
 
 def sockets_folder(store_path: str) -> Path:
@@ -47,6 +49,54 @@ def sockets_folder(store_path: str) -> Path:
         return beside
     name = hashlib.sha256(os.fsencode(beside)).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"a2a-hints-{os.getuid()}-{name}"
+
+
+class _OwnSubscriptions:
+    """Counters of the subscriptions of this process, whose other values than zero are shown in a file. Used under a lock.
+
+    The file is not mapped: an access to a map kills the process if the file was cut, or if the disk cannot store a page.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._counts = array("I", bytes(4 * _COUNTERS))
+        weakref.finalize(self, os.close, fd)
+
+    def add(self, index: int) -> None:
+        """Count one more subscription."""
+        self._counts[index] += 1
+        if self._counts[index] == 1:
+            self._show(index, _SOME)
+
+    def remove(self, index: int) -> None:
+        """Count one less."""
+        if self._counts[index]:
+            self._counts[index] -= 1
+            if not self._counts[index]:
+                self._show(index, _NONE)
+
+    def _show(self, index: int, value: bytes) -> None:
+        try:
+            os.pwrite(self._fd, value, index)
+        except OSError:
+            # Others send all messages from now on.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, 0)
+
+
+class _ShownSubscriptions:
+    """The subscriptions of another process; on any thread."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        weakref.finalize(self, os.close, fd)
+
+    def may_have(self, index: int) -> bool:
+        """Whether the process has subscribed to a task with this index, or cannot show it."""
+        try:
+            return os.pread(self._fd, 1, index) != _NONE
+        except OSError:
+            return True
 
 
 class UnixSocketPubSub(Receiver):
@@ -67,9 +117,9 @@ class UnixSocketPubSub(Receiver):
         self._own = ""
         self._failed = False
         self._seen = -1
-        #: The sockets of other processes, with their counters of subscriptions.
-        self._others: dict[str, memoryview | None] = {}
-        self._subscriptions: memoryview | None = None
+        #: The sockets of other processes, with their subscriptions.
+        self._others: dict[str, _ShownSubscriptions | None] = {}
+        self._subscriptions: _OwnSubscriptions | None = None
 
     @property
     def healthy(self) -> bool:
@@ -93,7 +143,7 @@ class UnixSocketPubSub(Receiver):
         try:
             bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             own = self._bind(bound)
-            subscriptions = _create_counters(own + _SUFFIX)
+            subscriptions = _create_subscriptions(own + _SUFFIX)
             bound.settimeout(1.0)
             # A separate non-blocking socket: a send with a timeout would wait for a process whose queue is full.
             sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -140,21 +190,22 @@ class UnixSocketPubSub(Receiver):
         index = _index(batch.task_id)
         # The batch is stored already. A process that subscribes after this look reads the log after that, and finds it there.
         for other, subscriptions in self._other_sockets().items():
-            if subscriptions is None or subscriptions[index]:
+            if subscriptions is None or subscriptions.may_have(index):
                 self._send(message, other)
 
     def subscribe(self, task_id: str, *, soon: bool = False) -> None:
         """See `PubSub.subscribe`."""
         if self._subscriptions is not None:
+            index = _index(task_id)
             with self._lock:
-                self._subscriptions[_index(task_id)] += 1
+                self._subscriptions.add(index)
 
     def unsubscribe(self, task_id: str) -> None:
         """See `PubSub.unsubscribe`."""
         if self._subscriptions is not None:
+            index = _index(task_id)
             with self._lock:
-                index = _index(task_id)
-                self._subscriptions[index] = max(0, self._subscriptions[index] - 1)
+                self._subscriptions.remove(index)
 
     def _send(self, message: bytes, other: str) -> None:
         try:
@@ -166,7 +217,7 @@ class UnixSocketPubSub(Receiver):
         except OSError:
             pass  # its queue is full; the messages in the queue make it read the log
 
-    def _other_sockets(self) -> dict[str, memoryview | None]:
+    def _other_sockets(self) -> dict[str, _ShownSubscriptions | None]:
         """The sockets of other processes; the folder is read again only after it has changed."""
         try:
             changed = os.stat(self._folder).st_mtime_ns
@@ -174,7 +225,7 @@ class UnixSocketPubSub(Receiver):
                 known = self._others
                 with os.scandir(self._folder) as entries:
                     paths = [e.path for e in entries if e.path != self._own and _is_socket(e)]
-                self._others = {path: known.get(path) or _open_counters(path + _SUFFIX) for path in paths}
+                self._others = {path: known.get(path) or _open_subscriptions(path + _SUFFIX) for path in paths}
                 # File times are coarse: two changes in quick succession may have the same time.
                 self._seen = changed if time.time_ns() - changed > _SETTLED_NS else -1
         except OSError:
@@ -218,46 +269,42 @@ def _check_private(folder: Path) -> None:
 
 
 def _index(task_id: str) -> int:
-    """The counter of a task, the same in all processes."""
+    """The index of the counter of a task, the same in all processes."""
     return zlib.crc32(task_id.encode()) % _COUNTERS
 
 
-def _create_counters(path: str) -> memoryview | None:
-    """Counters of this process at zero, which others read at `path`; None where there can be no such file."""
+def _create_subscriptions(path: str) -> _OwnSubscriptions | None:
+    """The subscriptions of this process, none yet, which others read at `path`; None where there can be no such file."""
     try:
-        with open(path, "x+b", opener=_private) as file:
-            # A count everywhere, until it is certain that this process can change it.
-            file.write(b"\1" * (_COUNTERS * _COUNTER_BYTES))
-            file.flush()
-            counters = memoryview(mmap.mmap(file.fileno(), 0)).cast("I")
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
         return None
-    counters[:] = memoryview(bytes(len(counters) * counters.itemsize)).cast("I")
-    return counters
-
-
-def _open_counters(path: str) -> memoryview | None:
-    """The counters of another process, or None: it has none, or does not have them yet."""
+    subscriptions = _OwnSubscriptions(fd)
     try:
-        with open(path, "rb", opener=_private) as file:
-            if os.fstat(file.fileno()).st_size == _COUNTERS * _COUNTER_BYTES:
-                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)).cast("I")
-    except (OSError, ValueError):
-        pass
-    return None
+        os.pwrite(fd, _NONE * _COUNTERS, 0)
+    except OSError:
+        _unlink(path)
+        return None
+    return subscriptions
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+def _open_subscriptions(path: str) -> _ShownSubscriptions | None:
+    """The subscriptions of another process, or None: it shows none, or not yet."""
+    try:
+        return _ShownSubscriptions(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError:
+        return None
 
 
 def _remove(own: str) -> None:
     """Delete a socket and its counters."""
     for path in (own + _SUFFIX, own):
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+        _unlink(path)
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 def _is_socket(entry: os.DirEntry[str]) -> bool:
