@@ -8,7 +8,7 @@ An **endpoint** is a callable that takes a `Call` and returns the result of its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isgeneratorfunction
@@ -332,7 +332,8 @@ class _Deferred(Protocol):
 
 
 def _resume(steps: Generator[AnyCall, Any, Any], outcome: Callable[[], Any]) -> Any:
-    """The result of an interceptor that waits for `outcome`."""
+    """The result of an interceptor that waits for `outcome`. A stream that the interceptor gets and does not return is closed."""
+    result = None
     try:
         try:
             result = outcome()
@@ -344,9 +345,20 @@ def _resume(steps: Generator[AnyCall, Any, Any], outcome: Callable[[], Any]) -> 
                 return result
             steps.send(result)
     except StopIteration as ended:
+        if ended.value is not result and not isinstance(ended.value, Iterable):
+            _close(result)
         return ended.value
+    except BaseException:
+        _close(result)
+        raise
     steps.close()
+    _close(result)
     raise RuntimeError("an interceptor yields one call, and this one has yielded another")
+
+
+def _close(result: Any) -> None:
+    if isinstance(result, EventStream):
+        result.close()
 
 
 class SendKey(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +31,7 @@ from a2a_sync.operations import (
     Call,
     CallContext,
     Endpoint,
+    EventStream,
     GeneratorInterceptor,
     Interceptor,
     Principal,
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
     from a2a_sync.signing.signer import Sign
 
 logger: Final = get_logger(__name__)
+
+#: What the innermost call within a function as an interceptor has got so far.
+_streams: ContextVar[list[EventStream]] = ContextVar("_streams")
 
 
 class AgentService(Components):
@@ -142,7 +146,8 @@ class AgentService(Components):
         ]
         self._endpoint = self._wrap(mount.around(handler), owner, activation)
         for interceptor in (*reversed(interceptors), *_own_interceptors(self._admission, metrics)):
-            self._endpoint = interceptor(self._endpoint)
+            generates = isinstance(interceptor, GeneratorInterceptor)
+            self._endpoint = interceptor(self._endpoint) if generates else _within_function(interceptor, self._endpoint)
 
     def _wrap(self, endpoint: Endpoint, owner: OwnerResolver | None, activation: Activation) -> Endpoint:
         """`endpoint` with what each call passes before it, but for interceptors."""
@@ -236,6 +241,31 @@ class AgentService(Components):
         """
         self._check_handler()
         return super().start()
+
+
+def _within_function(interceptor: Interceptor, endpoint: Endpoint) -> Endpoint:
+    """`endpoint` within an interceptor; a stream that it gets is closed if it raises an exception instead of returning it."""
+
+    def noted(call: Call[Any, Any]) -> Any:
+        result = endpoint(call)
+        if call.operation.streaming and isinstance(result, EventStream):
+            _streams.get([]).append(result)
+        return result
+
+    intercepted = interceptor(noted)
+
+    def closing(call: Call[Any, Any]) -> Any:
+        token = _streams.set([])
+        try:
+            return intercepted(call)
+        except BaseException:
+            for stream in _streams.get():
+                stream.close()
+            raise
+        finally:
+            _streams.reset(token)
+
+    return closing
 
 
 def _owner_of_call(call: Call[Any, Any]) -> Any:

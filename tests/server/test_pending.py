@@ -24,6 +24,7 @@ from a2a_sync.operations import (
     AnyCall,
     Call,
     CallContext,
+    Endpoint,
     Operation,
     interceptor,
 )
@@ -326,6 +327,39 @@ def test_an_interceptor_that_is_a_generator_gets_the_result_when_it_is_there(fai
             assert taking.result().metadata == {"noted": True}
             assert len(set(seen)) == 1
             assert seen[0] is not threading.current_thread()
+
+
+@interceptor
+def raises_after(call: AnyCall) -> Generator[AnyCall, Any, Any]:
+    yield call
+    raise InternalError("no")
+
+
+@interceptor
+def returns_nothing(call: AnyCall) -> Generator[AnyCall, Any, Any]:
+    yield call
+
+
+@interceptor
+def yields_twice(call: AnyCall) -> Generator[AnyCall, Any, Any]:
+    yield call
+    return (yield call)
+
+
+def function_that_raises_after(endpoint: Endpoint) -> Endpoint:
+    def intercepted(call: AnyCall) -> Any:
+        endpoint(call)
+        raise InternalError("no")
+
+    return intercepted
+
+
+@pytest.mark.parametrize("odd", [raises_after, returns_nothing, yields_twice, function_that_raises_after])
+def test_a_stream_that_an_interceptor_does_not_return_is_closed(odd: Any) -> None:
+    with made(interceptors=[RateLimit(100), odd]) as service:
+        with suppress(InternalError):
+            assert send(service, operation=SEND_STREAMING_MESSAGE) is None
+        assert not service.engine.thread_budget.streams
 
 
 def test_its_span_ends_with_the_answer_on_another_thread(
