@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from a2a_sync.errors import A2AError
 from a2a_sync.types import (
+    JSON,
     Artifact,
     Message,
     Part,
@@ -147,47 +148,72 @@ def _text_kind(part: Part) -> object:
     return (part.media_type, part.filename, part.metadata) if isinstance(part, TextPart) else None
 
 
+class _GrowingArtifact:
+    """An artifact to which chunks are appended. Its parts, metadata and extensions grow in place: n chunks cost n steps."""
+
+    __slots__ = ("_extensions", "_head", "_metadata", "_parts")
+
+    def __init__(self, head: Artifact) -> None:
+        #: Holds what no chunk has added to.
+        self._head = head
+        self._parts: list[Part] = list(head.parts)
+        self._metadata: dict[str, JSON] | None = None
+        self._extensions: dict[str, None] | None = None
+
+    def append(self, event: TaskArtifactUpdateEvent) -> None:
+        """Add what a chunk has."""
+        new, head = event.artifact, self._head
+        if not _is_end_marker(event):
+            self._parts.extend(new.parts)
+        if new.name or new.description:
+            self._head = replace(head, name=new.name or head.name, description=new.description or head.description)
+        if new.metadata:
+            if self._metadata is None:
+                self._metadata = dict(head.metadata)
+            self._metadata.update(new.metadata)
+        if new.extensions:
+            if self._extensions is None:
+                self._extensions = dict.fromkeys(head.extensions)
+            self._extensions.update(dict.fromkeys(new.extensions))
+
+    def artifact(self) -> Artifact:
+        """The artifact so far, which later chunks do not change."""
+        head, metadata, extensions = self._head, self._metadata, self._extensions
+        if len(head.parts) == len(self._parts) and metadata is None and extensions is None:
+            return head
+        return replace(
+            head,
+            parts=tuple(self._parts),
+            metadata=head.metadata if metadata is None else dict(metadata),
+            extensions=head.extensions if extensions is None else tuple(extensions),
+        )
+
+
 class ArtifactFold:
-    """Artifacts in the order of their first appearance; parts are collected in lists, so n chunks cost n steps."""
+    """Artifacts in the order of their first appearance."""
 
     __slots__ = ("_artifacts",)
 
     def __init__(self, artifacts: Iterable[Artifact] = ()) -> None:
-        self._artifacts: dict[str, tuple[Artifact, list[Part]]] = {}
+        self._artifacts: dict[str, _GrowingArtifact] = {}
         for artifact in artifacts:
-            self._artifacts[artifact.artifact_id] = (artifact, list(artifact.parts))
+            self._artifacts[artifact.artifact_id] = _GrowingArtifact(artifact)
 
     def apply(self, event: TaskArtifactUpdateEvent) -> None:
         """Make, replace or extend an artifact. An append to an unknown id makes it (lenient)."""
         new = event.artifact
         known = self._artifacts.get(new.artifact_id) if event.append else None
         if known is None:
-            self._artifacts[new.artifact_id] = (new, list(new.parts))
-            return
-        head, parts = known
-        if not _is_end_marker(event):
-            parts.extend(new.parts)
-        if new.metadata or new.name or new.description or new.extensions:
-            head = replace(
-                head,
-                name=new.name or head.name,
-                description=new.description or head.description,
-                metadata={**head.metadata, **new.metadata},
-                extensions=tuple(dict.fromkeys((*head.extensions, *new.extensions))),
-            )
-            self._artifacts[new.artifact_id] = (head, parts)
+            self._artifacts[new.artifact_id] = _GrowingArtifact(new)
+        else:
+            known.append(event)
 
     def __contains__(self, artifact_id: str) -> bool:
         return artifact_id in self._artifacts
 
     def artifacts(self) -> tuple[Artifact, ...]:
         """The artifacts so far."""
-        return tuple(
-            [
-                head if len(head.parts) == len(parts) else replace(head, parts=tuple(parts))
-                for head, parts in self._artifacts.values()
-            ]
-        )
+        return tuple([growing.artifact() for growing in self._artifacts.values()])
 
 
 class Fold:

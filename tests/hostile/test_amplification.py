@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, MemoryStore, TaskState, TaskStatus, TaskStatusUpdateEvent, jsontext
+from a2a_sync import (
+    A2AApp,
+    Artifact,
+    MemoryStore,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    TextPart,
+    jsontext,
+)
 from a2a_sync.bindings.sse import BlockSource, EventReader
 from a2a_sync.errors import JSONParseError
 from a2a_sync.lifecycle import Fold
@@ -77,6 +87,29 @@ def test_the_cost_of_a_stream_is_linear_in_its_metadata() -> None:
     changed = fold.task()
     assert changed is not None
     assert changed.metadata["k0"] == "changed"
+
+
+def test_the_cost_of_a_stream_is_linear_in_what_is_said_of_an_artifact() -> None:
+    fold = Fold()
+
+    def append(**members: Any) -> None:
+        artifact = Artifact(artifact_id="a", parts=(TextPart("x"),), **members)
+        fold.apply(TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=artifact, append=True))
+
+    append(metadata={f"k{number}": "v" for number in range(100_000)}, extensions=tuple(map(str, range(100_000))))
+    # 1,000 events, 200 KB, took eleven seconds.
+    with cpu_time(2.0):
+        for number in range(1_000):
+            append(name=f"n{number}", metadata={"k0": number}, extensions=("e",))
+
+    task = fold.task()
+    assert task is not None
+    append(metadata={"k0": "changed"}, extensions=("f",))
+    (artifact,) = task.artifacts
+    assert (artifact.name, artifact.metadata["k0"], artifact.extensions[-1]) == ("n999", 999, "e")
+    changed = fold.task()
+    assert changed is not None
+    assert (changed.artifacts[0].metadata["k0"], changed.artifacts[0].extensions[-1]) == ("changed", "f")
 
 
 def test_a_stream_of_blank_lines_is_skipped_at_once() -> None:
