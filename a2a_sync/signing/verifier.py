@@ -22,6 +22,8 @@ from a2a_sync.signing.keys import need_libraries
 Trusted: TypeAlias = Any
 
 _MAX_SIGNATURES = 16
+#: The largest card that is verified, in bytes of JSON with its signatures: each signature covers all of it.
+_MAX_CARD_BYTES = 1024 * 1024
 #: The least number of seconds between two reads of a key set in which a key is missing.
 _PAUSE = 10.0
 
@@ -104,8 +106,8 @@ class CardVerifier:
             agent: the name of the agent in errors.
 
         Raises:
-            CardSignatureError: the card is not signed, cannot be read, or no signature is valid; the text has the
-                reasons.
+            CardSignatureError: the card is not signed, cannot be read, has more than 1 MiB of JSON, or no signature is
+                valid; the text has the reasons.
         """
         document = by_version("1.0").dump(card) if isinstance(card, AgentCard) else card
         signatures = document.get("signatures")
@@ -113,6 +115,8 @@ class CardVerifier:
             raise CardSignatureError("the card is not signed", phase="card", agent=agent)
         version = version_of(document)
         try:
+            if len(jsontext.dumps(document)) > _MAX_CARD_BYTES:
+                raise ValueError(f"it has more than {_MAX_CARD_BYTES} bytes")
             forms = canonical_forms(document, version)
         except ValueError as error:
             raise CardSignatureError(f"the card cannot be verified: {error}", phase="card", agent=agent) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -62,6 +63,20 @@ def test_what_was_signed_holds_in_every_algorithm(algorithm: str) -> None:
 
     # spec 8.4.2: alg and kid are required, typ should be JOSE
     assert header == {"alg": algorithm, "kid": "a", "typ": "JOSE", "jku": URL}
+
+
+def test_a_large_card_with_many_signatures_is_refused_at_once() -> None:
+    # This one took nine seconds of processor time.
+    document = signed(replace(CARD, description="x" * 9_000_000))
+    document["signatures"] = [{**document["signatures"][0], "signature": "AAAA"}] * 16
+    began = time.process_time()
+    assert "more than 1048576 bytes" in refused(CardVerifier(SIGNER.public_jwk), document)
+    assert time.process_time() - began < 2
+
+
+def test_a_card_of_nearly_the_largest_size_holds() -> None:
+    card = replace(CARD, description="x" * 1_000_000)
+    assert CardVerifier(SIGNER.public_jwk).verify(signed(card)).header["kid"] == "a"
 
 
 def test_a_card_may_be_given_as_an_object() -> None:
