@@ -306,6 +306,23 @@ def interceptor(steps: Callable[[AnyCall], Generator[AnyCall, Any, Any]]) -> Gen
     return GeneratorInterceptor(steps)
 
 
+def check_interceptors(given: Iterable[Interceptor]) -> tuple[Interceptor, ...]:
+    """The interceptors of an app or a client.
+
+    Raises:
+        TypeError: `given` is no list, or one of them is no function.
+    """
+    if not isinstance(given, Iterable):
+        raise TypeError(f"interceptors takes a list, such as [RateLimit(120)]; not a {type(given).__name__}")
+    listed = tuple(given)
+    for index, one in enumerate(listed):
+        if isinstance(one, type) and issubclass(one, GeneratorInterceptor):
+            raise TypeError(f"interceptors[{index}] is a class: give an instance, {one.__name__}(…)")
+        if not callable(one):
+            raise TypeError(f"interceptors[{index}] takes a function of an endpoint, not {type(one).__name__}")
+    return listed
+
+
 class GeneratorInterceptor:
     """An `Interceptor` of a generator function: see `interceptor`."""
 

@@ -56,7 +56,7 @@ from a2a_sync.errors import (
     UnsupportedOperationError,
 )
 from a2a_sync.lazymodule import LazyModule
-from a2a_sync.operations import Interceptor, is_idempotency_key
+from a2a_sync.operations import Interceptor, check_interceptors, is_idempotency_key
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import (
     AuthenticationInfo,
@@ -213,7 +213,7 @@ class Client(Closes):
         self._tenant = tenant
         self._double_base64_files = double_base64_files
         self._max_response_bytes = max_response_bytes
-        self._interceptors = tuple(interceptors)
+        self._interceptors = check_interceptors(interceptors)
         lower = {name.lower(): value for name, value in (headers or {}).items()}
         self._shared = SharedResources(lower, check_extensions(extensions), retry or Retry.off, max_task_bytes)
         self._link: Link | None = None

@@ -27,14 +27,14 @@ class RateLimit(GeneratorInterceptor):
 
     A token bucket: an idle caller may make that many calls at once, then one each `seconds` / `calls`. The caller is the
     authenticated principal, else the network address, or the network of 64 bits of an IPv6 address; calls inside the process
-    are not counted. `key` is a function of a `Call` that returns another key, or None for a call that is not counted. A stream
+    are not counted. Each process counts for itself. `key` is a function of a `Call` that returns another key, or None for a call that is not counted. A stream
     counts once, when it begins.
     """
 
     def __init__(
         self, calls: int, seconds: float = 60.0, *, key: Callable[[AnyCall], str | None] | None = None
     ) -> None:
-        if calls < 1 or not seconds > 0:
+        if isinstance(calls, str) or isinstance(seconds, str) or calls < 1 or not seconds > 0:
             raise ValueError("RateLimit takes a number of calls and of seconds, both positive")
         super().__init__(self._limit)
         self._calls = calls

@@ -37,6 +37,7 @@ from a2a_sync.operations import (
     Principal,
     RequestT,
     ResultT,
+    check_interceptors,
     owner_of,
 )
 from a2a_sync.server.activation import Activation
@@ -140,6 +141,7 @@ class AgentService(Components):
             headers=tuple(handler_headers),
             extended_card=ExtendedCard(extended_card, self.cards, sign),
         )
+        interceptors = check_interceptors(interceptors)
         #: Those that keep the thread of a call that waits for its result.
         self.plain_interceptors: list[Interceptor] = [
             one for one in interceptors if not isinstance(one, GeneratorInterceptor)

@@ -140,7 +140,22 @@ def test_callers_that_have_used_least_of_their_calls_are_evicted(
     assert len(limit._free_at) <= 10
 
 
-@pytest.mark.parametrize("numbers", [(0, 60), (-1, 60), (1, 0), (1, -1)])
-def test_numbers_that_mean_nothing_are_refused(numbers: tuple[int, int]) -> None:
+@pytest.mark.parametrize("numbers", [(0, 60), (-1, 60), (1, 0), (1, -1), ("10/minute",)])
+def test_numbers_that_mean_nothing_are_refused(numbers: Any) -> None:
     with pytest.raises(ValueError, match="both positive"):
         RateLimit(*numbers)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (RateLimit(1), r"interceptors takes a list, such as \[RateLimit\(120\)\]; not a RateLimit"),
+        ([RateLimit], r"interceptors\[0\] is a class: give an instance, RateLimit\(…\)"),
+        ([RateLimit(1), 3], r"interceptors\[1\] takes a function of an endpoint, not int"),
+    ],
+)
+def test_interceptors_that_are_none_are_refused_by_apps_and_clients(given: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        A2AApp(agent(), interceptors=given)
+    with pytest.raises(TypeError, match=text):
+        Client(agent(), interceptors=given)
