@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Final
@@ -169,6 +169,8 @@ def _check_scopes(needed: Sequence[str], principal: Principal) -> None:
 
 def _parse_scopes(given: Scopes) -> tuple[tuple[str, ...], dict[AnyOperation, tuple[str, ...]]]:
     """The scopes of all operations, and those of each."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"required_scopes takes a mapping of operations to scopes, not a {type(given).__name__}")
     if unknown := given.keys() - OPERATIONS.keys() - {ALL}:
         raise ValueError(f"{min(unknown)!r} is no operation; scopes are for {', '.join(OPERATIONS)} or {ALL!r}")
     listed = {name: tuple(scopes.split() if isinstance(scopes, str) else scopes) for name, scopes in given.items()}

@@ -184,7 +184,7 @@ def _check_algorithms(algorithms: Iterable[str] | None, possible: tuple[str, ...
 def _check_key(key: str | bytes | None) -> str | bytes:
     if isinstance(key, bytes):
         if len(key) < _MIN_SECRET_BYTES:
-            raise ValueError(f"a secret needs at least {_MIN_SECRET_BYTES} bytes")
+            raise ValueError(f"key= needs at least {_MIN_SECRET_BYTES} bytes if it is a secret")
         return key
     if not isinstance(key, str) or "-----BEGIN" not in key:
         raise ValueError("key= takes a PEM text, or the bytes of a secret")

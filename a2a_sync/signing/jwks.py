@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from a2a_sync import urls
 from a2a_sync.concurrency.fork import renew_per_process
-from a2a_sync.errors import TransportError, UnavailableError
+from a2a_sync.errors import TransportError, UnavailableError, UnsafeURLError
 from a2a_sync.outbound.http import NoResponseError, Outbound
 from a2a_sync.outbound.urlguard import URLGuard
 from a2a_sync.signing.jwk import TrustedKey, keys_with_id, read_key_set
@@ -121,8 +121,11 @@ def guarded_key_set(url: str, guard: URLGuard | None) -> KeySet:
     Raises:
         UnsafeURLError: the guard refuses `url`.
     """
-    guard = guard or URLGuard([urls.parse(url).host], schemes=["https"])
-    guard.check(url)
+    try:
+        guard = guard or URLGuard([urls.parse(url).host], schemes=["https"])
+        guard.check(url)
+    except UnsafeURLError as error:
+        raise UnsafeURLError(f"the URL of a key set {error}") from None
     return KeySet(url, _fetch_with(Outbound(guard)))
 
 

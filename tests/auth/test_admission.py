@@ -323,6 +323,8 @@ def test_invalid_schemes_are_reported_at_once() -> None:
         A2AApp(Known(), required_scopes={"*": "read"})
     with pytest.raises(ValueError, match="'Send' is no operation"):
         A2AApp(Known(), auth=KEY, required_scopes={"Send": "read"})
+    with pytest.raises(TypeError, match="takes a mapping of operations to scopes, not a list"):
+        A2AApp(Known(), auth=KEY, required_scopes=["read"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
