@@ -47,7 +47,11 @@ def list_agents(http: HttpTransport, *, timeout: float | None = None) -> list[Li
             return found
         tried[url] = found
     listed = "; ".join(f"{url}: {reason}" for url, reason in tried.items())
-    raise TransportError(f"no list of agents found; tried {listed}", phase="card", agent=base)
+    raise TransportError(
+        f"no list of agents found; a single agent has a card: a2a-sync card {base}; tried {listed}",
+        phase="card",
+        agent=base,
+    )
 
 
 def listing_lines(agents: list[ListedAgent]) -> Iterator[str]:
