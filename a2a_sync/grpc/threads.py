@@ -293,11 +293,10 @@ class StreamedCall:
 
     def end(self, message: bytes | None) -> None:
         """End the call with its status, after a last message if there is one. Does not block."""
-        if message is not None:
-            self._unread.begin(self, len(message))
-            # That of the status is not announced, but the end of the call.
-            if not self._context.add_callback(self._accepted):
-                self._accepted()
+        self._unread.begin(self, len(message or b""))
+        # gRPC announces the end of the call, and not that it has sent the message.
+        if not self._context.add_callback(self._accepted):
+            self._accepted()
         grpcio._status(self._rpc, self._state, message)
 
     def _accepted(self) -> None:

@@ -24,7 +24,7 @@ _SLOWEST = 64 * 1024
 _CHECK_INTERVAL = 0.5
 
 
-class Cut(Protocol):
+class SendingCall(Protocol):
     """A call that sends a message."""
 
     @property
@@ -57,12 +57,12 @@ class Unread:
         self._interval = min(_CHECK_INTERVAL, timeout / 2)
         self._lock = threading.Lock()
         #: The oldest first.
-        self._sending: dict[Cut, _Sending] = {}
+        self._sending: dict[SendingCall, _Sending] = {}
         self._connections: Counter[bytes] = Counter()
         self._bytes = 0
         self._checks = Periodic("a2a-grpc-unread", self._check, retry=1.0)
 
-    def begin(self, call: Cut, size: int) -> None:
+    def begin(self, call: SendingCall, size: int) -> None:
         """`call` starts to send a message of `size` bytes. It sends one at a time."""
         due = time.monotonic() + self._timeout + size / _SLOWEST
         sending = _Sending(call.peer, _COPIES * size + _CALL_BYTES, due)
@@ -74,12 +74,12 @@ class Unread:
         self._checks.start(self._interval)
         _cut(surplus)
 
-    def end(self, call: Cut) -> None:
+    def end(self, call: SendingCall) -> None:
         """The message is accepted, or the call has ended. Does nothing for a call that sends none."""
         with self._lock:
             self._remove(call)
 
-    def _remove(self, call: Cut) -> None:
+    def _remove(self, call: SendingCall) -> None:
         sending = self._sending.pop(call, None)
         if sending is not None:
             self._bytes -= sending.size
@@ -87,9 +87,9 @@ class Unread:
             if not self._connections[sending.peer]:
                 del self._connections[sending.peer]
 
-    def _surplus(self) -> list[Cut]:
+    def _surplus(self) -> list[SendingCall]:
         """Remove the calls beyond the limit; called under the lock. A single message may be larger."""
-        surplus: list[Cut] = []
+        surplus: list[SendingCall] = []
         while len(self._sending) > 1 and self._bytes > _MAX_BYTES:
             most = max(self._connections, key=self._connections.__getitem__)
             surplus.append(next(call for call, sending in self._sending.items() if sending.peer == most))
@@ -110,7 +110,7 @@ class Unread:
         self._checks.stop()
 
 
-def _cut(calls: list[Cut]) -> None:
+def _cut(calls: list[SendingCall]) -> None:
     for call in calls:
         call.cancel()
     if calls:

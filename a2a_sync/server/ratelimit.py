@@ -27,8 +27,8 @@ class RateLimit(GeneratorInterceptor):
 
     A token bucket: an idle caller may make that many calls at once, then one each `seconds` / `calls`. The caller is the
     authenticated principal, else the network address, or the network of 64 bits of an IPv6 address; calls inside the process
-    are not counted. Each process counts for itself. `key` is a function of a `Call` that returns another key, or None for a call that is not counted. A stream
-    counts once, when it begins.
+    are not counted. Each process counts for itself. `key` is a function of a `Call` that returns another key, or None for
+    a call that is not counted. A stream counts once, when it begins.
     """
 
     def __init__(

@@ -147,9 +147,11 @@ class AgentService(Components):
             one for one in interceptors if not isinstance(one, GeneratorInterceptor)
         ]
         self._endpoint = self._wrap(mount.around(handler), owner, activation)
-        for interceptor in (*reversed(interceptors), *_own_interceptors(self._admission, metrics)):
+        for interceptor in reversed(interceptors):
             generates = isinstance(interceptor, GeneratorInterceptor)
             self._endpoint = interceptor(self._endpoint) if generates else _within_function(interceptor, self._endpoint)
+        for interceptor in _own_interceptors(self._admission, metrics):
+            self._endpoint = interceptor(self._endpoint)
 
     def _wrap(self, endpoint: Endpoint, owner: OwnerResolver | None, activation: Activation) -> Endpoint:
         """`endpoint` with what each call passes before it, but for interceptors."""

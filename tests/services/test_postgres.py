@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -85,6 +86,23 @@ def lost_answer(monkeypatch, marker):
         patch.setattr(database.Connection, "execute", execute)
         yield
     assert lost
+
+
+@contextmanager
+def blocked_append(store, run, url):
+    """An append that waits for a lock, until the block ends, and a function that selects from the blocked sessions."""
+    with (
+        ThreadPoolExecutor(1) as threads,
+        psycopg.connect(url) as blocker,
+        psycopg.connect(url, autocommit=True) as watching,
+    ):
+        blocker.execute(f"SELECT 1 FROM {store._sql.prefix}tasks FOR UPDATE")
+
+        def of_blocked(what):
+            blocked = f"SELECT {what} FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
+            return watching.execute(blocked, (blocker.info.backend_pid,)).fetchall()
+
+        yield threads.submit(store.append, run.token, [chunk("t", "x")]), of_blocked
 
 
 def with_options(url, options):
@@ -485,45 +503,26 @@ def test_a_statement_that_an_administrator_cancels_is_executed_again(make_store,
     # A run whose write was canceled had failed, and its send got an internal error.
     store = make_store()
     run = begin(store)
-    with psycopg.connect(postgres_url) as blocker, psycopg.connect(postgres_url, autocommit=True) as administrator:
-        blocker.execute(f"SELECT 1 FROM {store._sql.prefix}tasks FOR UPDATE")
-        entries = []
-        writing = threading.Thread(
-            target=lambda: entries.extend(store.append(run.token, [chunk("t", "x")])), daemon=True
-        )
-        writing.start()
-
-        def canceled():
-            waiting = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
-            return administrator.execute(waiting, (blocker.info.backend_pid,)).fetchall()
-
-        wait_until(canceled)
-        wait_until(lambda: canceled() or not writing.is_alive())
-    writing.join(TIMEOUT)
-    assert [entry.number for entry in entries] == [4]
+    with blocked_append(store, run, postgres_url) as (append, of_blocked):
+        wait_until(lambda: of_blocked("pg_cancel_backend(pid)"))
+        wait_until(lambda: of_blocked("pg_cancel_backend(pid)") or append.done())
+    assert [entry.number for entry in append.result(TIMEOUT)] == [4]
     assert [entry.number for entry in store.log(MINE, run.head.id).entries] == [1, 2, 3, 4]
 
 
 def test_a_statement_that_takes_longer_than_the_role_may_is_executed_again(make_store, postgres_url):
     store = make_store(with_options(postgres_url, "-c statement_timeout=100"))
     run = begin(store)
-    with psycopg.connect(postgres_url) as blocker, psycopg.connect(postgres_url, autocommit=True) as watching:
-        blocker.execute(f"SELECT 1 FROM {store._sql.prefix}tasks FOR UPDATE")
-        entries = []
-        writing = threading.Thread(
-            target=lambda: entries.extend(store.append(run.token, [chunk("t", "x")])), daemon=True
-        )
-        writing.start()
-        began = set()
+    began = set()
+    with blocked_append(store, run, postgres_url) as (append, of_blocked):
 
         def waited_twice():
-            blocked = "SELECT query_start FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
-            began.update(watching.execute(blocked, (blocker.info.backend_pid,)).fetchall())
-            return len(began) > 1 or not writing.is_alive()
+            began.update(of_blocked("query_start"))
+            return len(began) > 1 or append.done()
 
         wait_until(waited_twice)
-    writing.join(TIMEOUT)
-    assert [entry.number for entry in entries] == [4]
+    assert len(began) > 1
+    assert [entry.number for entry in append.result(TIMEOUT)] == [4]
 
 
 def test_a_transaction_that_the_server_ends_while_its_process_is_busy_is_begun_again(postgres_url):
