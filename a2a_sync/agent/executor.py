@@ -89,7 +89,7 @@ class RunPort(Protocol):
 
     def stored(self, task_id: str = "") -> StoredTask: ...
 
-    def on_cancel(self, callback: Callable[[], None]) -> None: ...
+    def on_cancel(self, callback: Callable[[], object]) -> None: ...
 
     def keep_state(self, body: bytes, expected: int, name: str = STATE) -> None: ...
 
@@ -397,7 +397,7 @@ class RequestContext:
         self._on_hub(lambda: clock.sleep(self._run.cancel_event, seconds))
         self.check_cancelled()
 
-    def on_cancel(self, callback: Callable[[], None]) -> None:
+    def on_cancel(self, callback: Callable[[], object]) -> None:
         """Call `callback` (on the cancelling thread, once) when the task is cancelled; at once if it already is."""
         self._on_hub(lambda: self._run.on_cancel(callback))
 

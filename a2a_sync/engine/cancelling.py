@@ -149,7 +149,7 @@ class _CancelPort:
     def stored(self, task_id: str = "") -> StoredTask:
         return self.store.load(self.owner, task_id or self.request.task_id)
 
-    def on_cancel(self, callback: Callable[[], None]) -> None:
+    def on_cancel(self, callback: Callable[[], object]) -> None:
         if self._run is not None:
             self._run.on_cancel(callback)
 

@@ -294,7 +294,7 @@ class Run:
             self.emit()
         return self.store.load(self.owner, task_id or self.request.task_id)
 
-    def on_cancel(self, callback: Callable[[], None]) -> None:
+    def on_cancel(self, callback: Callable[[], object]) -> None:
         self._stopping.add_callback(callback)
 
     def keep_state(self, body: bytes, expected: int, name: str = STATE) -> None:

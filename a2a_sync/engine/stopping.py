@@ -17,9 +17,9 @@ class StopSignal:
     def __init__(self) -> None:
         self.event: threading.Event = threading.Event()
         self._lock = threading.Lock()
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], object]] = []
 
-    def add_callback(self, callback: Callable[[], None]) -> None:
+    def add_callback(self, callback: Callable[[], object]) -> None:
         """Call `callback` when the signal is set, on the thread that sets it; at once, where it is set already."""
         with self._lock:
             if not self.event.is_set():
