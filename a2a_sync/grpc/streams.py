@@ -39,7 +39,7 @@ class Sender:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.unread = Unread(limits.write_timeout)
+        self.unread: Unread = Unread(limits.write_timeout)
         # Those of sends may wait for the bytes of a large answer, and must not delay the events of streams meanwhile.
         self._pool, self._sends = (
             WorkerPool(threads=_THREADS, max_queued=_MAX_QUEUED, max_abandoned=0, name=name)
