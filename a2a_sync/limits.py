@@ -71,6 +71,8 @@ class Limits:
         blocking_send_timeout: longest blocking send; then the task is returned in its current state (None: the send
             waits until the task pauses).
         direct_reply_timeout: how long a ``direct`` agent has to answer without a task.
+        task_store_timeout: how long the run of a blocking send may go on before its new task is stored, so that a short run
+            needs one write; not where the send has an idempotency key or a webhook, or the agent retries. 0: stored first.
         cancel_handler_timeout: how long ``handle_cancel`` may take before the task is canceled anyway.
         worker_heartbeat_interval: interval of the heartbeat of a process with a shared store. After two missing
             heartbeats its runs are lost: they fail, or run again if the agent has ``on_worker_lost = "retry"``.
@@ -127,6 +129,7 @@ class Limits:
     busy_task_timeout: float = 20.0
     blocking_send_timeout: float | None = None
     direct_reply_timeout: float = 0.03
+    task_store_timeout: float = 0.03
     cancel_handler_timeout: float = 0.5
     worker_heartbeat_interval: float = 2.0
     max_run_attempts: int = 3
@@ -172,6 +175,7 @@ _MAY_BE_ZERO = frozenset(
         "busy_task_timeout",
         "max_history_length",
         "direct_reply_timeout",
+        "task_store_timeout",
         "cancel_handler_timeout",
     }
 )

@@ -30,6 +30,7 @@ MAY_BE_ZERO = {
     "busy_task_timeout",
     "max_history_length",
     "direct_reply_timeout",
+    "task_store_timeout",
     "cancel_handler_timeout",
 }
 

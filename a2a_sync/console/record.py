@@ -11,7 +11,7 @@ from a2a_sync.agent.dialogue import MARK
 from a2a_sync.codec import by_version
 from a2a_sync.console.values import indent_json
 from a2a_sync.lifecycle import ArtifactFold, Entry, joined
-from a2a_sync.stores.base import LOG_PAGE_BYTES, SMALL_BYTES, LargeResult, Owner, StoredTask, TaskStore
+from a2a_sync.stores.base import LOG_PAGE_BYTES, SMALL_BYTES, LargeResult, Owner, StoredTask, TaskStore, time_ms
 from a2a_sync.types import (
     Artifact,
     FilePart,
@@ -21,11 +21,14 @@ from a2a_sync.types import (
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
+    TaskStatus,
     TextPart,
 )
 
 #: Entries that are read for the order of a conversation and for the bands; artifacts after them come at its end.
 MAX_ENTRIES = 10_000
+#: The number of the last entry that is stored when a task is created.
+_FIRST_STATES = 3
 #: Marks of entries on an axis of time.
 MAX_TICKS = 400
 #: Rows of a page of the log.
@@ -141,6 +144,8 @@ def read_record(store: TaskStore, owner: Owner, task_id: str, reserve: Reserve) 
             if event.status.message is not None:
                 _add_message(turns, shown, event.status.message)
             bands.append(Band(event.status.state, entry.number, stored.version))
+            if entry.number <= _FIRST_STATES:
+                times |= _accepted(times, event.status, entry.number)
     for message in stored.task.history:
         _add_message(turns, shown, message)
     turns += map(_artifact_turn, artifacts.values())
@@ -149,6 +154,12 @@ def read_record(store: TaskStore, owner: Owner, task_id: str, reserve: Reserve) 
     merged = _merge(bands, stored.task.state)
     options = _options(stored.task)
     return Record(stored.task, stored.version, stored.running, turns, merged, options, _clock_of(merged, times))
+
+
+def _accepted(times: dict[int, int], status: TaskStatus, number: int) -> dict[int, int]:
+    """The times of the first entries up to `number`: their states have the time of the message, and may be stored later."""
+    at_ms = min(times[number], time_ms(status.timestamp) or times[number])
+    return {earlier: min(at, at_ms) for earlier, at in times.items()} | {number: at_ms}
 
 
 def read_log(store: TaskStore, owner: Owner, task_id: str, *, upto: int) -> Iterator[Entry]:

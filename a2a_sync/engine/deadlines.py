@@ -84,6 +84,9 @@ class Watchdog:
         """Why the run must end, or ``""``. The time in the queue for a thread does not count."""
         if run.began is None or run.last_event is None:
             return ""
+        if run.started is None and not run.direct:
+            # Its caller is about to store its task.
+            return ""
         longest, silent = self._limits.run_timeout, self._limits.run_idle_timeout
         if longest and now - run.began > longest:
             return f"the run took longer than its limit of {longest:g} seconds"

@@ -2,7 +2,8 @@
 
 A run writes with its token, under a lock of its own, so its entries reach the log and the listeners in one order. What ends a
 task from outside (cancel, time limit) revokes the token in the store; a run whose token was revoked stops, and what it still
-emits is refused and logged. A *direct* run begins without a task and gets one as soon as it needs one.
+emits is refused and logged. The code of a run may be called before its task is stored, which is then stored together with the
+first events, or after a moment. Such a run is *direct* if it may answer with a message and no task.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -105,7 +107,7 @@ class Run:
         self.thread: int | None = None
         self.started: StartedRun | None = None
         self.answer: Message | None = None
-        self.error: AgentError | None = None
+        self.error: BaseException | None = None
         self.unstored: str = ""
         self.emitted: bool = False
         self._lock = threading.RLock()
@@ -121,14 +123,21 @@ class Run:
         #: The state of the task, as far as this run has changed it.
         self.state: TaskState = TaskState.UNSPECIFIED
         self._stamp = Stamp(self.request, None if self.after is None else self._earlier_artifacts)
-        #: Of a direct run: wakes when it has answered, has a task, or has ended.
+        #: Of a run whose code is called first: wakes when it has answered, has a task, or has ended.
         self.decided: Signal | None = None
+        #: It may answer with a message and no task.
+        self.direct: bool = False
+        self._accepted: datetime | None = None
         self._parent = current_run.get()
 
     # -- beginning --
 
-    def begin(self, *, ready: bool) -> StartedRun:
-        """Store the request and the first entries; `ready` says that a thread is free, so that the task is working at once.
+    def begin(self, *, ready: bool, events: Sequence[LogEvent] = ()) -> StartedRun:
+        """Store the request, the first entries and `events` in one step, unless that was done before.
+
+        Parameters:
+            ready: a thread is free, so that the task is working at once.
+            events: what the run has emitted.
 
         Raises:
             TaskBusy, TaskEnded, TaskNotFoundError, StoreError: from the store; nothing was stored.
@@ -137,20 +146,23 @@ class Run:
         """
         with self._lock:
             if self.started is None:
+                if self.error is not None:
+                    raise self.error
                 if self.over or self.cancel_event.is_set():
                     raise OverloadedError("the server is stopping; try again", retry_after=1.0)
                 request = self.request
-                events: list[LogEvent] = [request.message]
-                now = utc_now()
+                first: list[LogEvent] = [request.message]
+                now = self._accepted or utc_now()
                 if self.after is None:
-                    events.append(status_event(request, TaskState.SUBMITTED, at=now))
+                    first.append(status_event(request, TaskState.SUBMITTED, at=now))
                 if ready or self.after is not None:
-                    events.append(status_event(request, TaskState.WORKING, at=now))
+                    first.append(status_event(request, TaskState.WORKING, at=now))
+                ends = end_run(events)
                 try:
                     self.started = self.store.start_run(
                         self.owner,
                         request,
-                        events,
+                        [*first, *events],
                         create=self.after is None,
                         after=self.after,
                         quota=self.quota,
@@ -166,12 +178,14 @@ class Run:
                     ) from None
                 except (AgentError, StoreConflict):
                     raise
-                except BaseException:
+                except BaseException as error:
                     # A store that fails after its commit has a run that is not executed.
                     self.unstored = "internal error: the start of the run was lost"
+                    self.error = error
                     raise
                 self.state = self.started.head.status.state
-                self._publish(self.started.entries, before=self.started.before)
+                self.over = self.over or ends
+                self._publish(self.started.entries, before=self.started.before, ended=ends)
                 for evicted in self.started.evicted:
                     self.hub.removed(evicted)
                 if self.decided is not None:
@@ -185,24 +199,26 @@ class Run:
             self.state = started.head.status.state
         self._publish(started.entries, before=started.before)
 
-    def begin_direct(self) -> None:
-        """Let the run begin without a task; see `decide`."""
+    def begin_unstored(self, *, direct: bool) -> None:
+        """Let the code of the run be called before its task is stored; see `decide`."""
         self.decided = Signal(self.request.task_id)
+        self.direct = direct
+        self._accepted = utc_now()
 
     def decide(self) -> StartedRun | None:
-        """Make a direct run an ordinary task, unless it has answered with a message.
+        """Store the task, if it is not stored yet, and unless the run has answered with a message.
 
         None: `answer` is set and there is no task.
 
         Raises:
-            AgentError: the run ended with an error and without a task.
-            StoreError: the task cannot be created; the run is stopped.
+            AgentError: a direct run ended with an error and without a task.
+            OverloadedError, RequestTooLargeError, StoreError: the task cannot be stored; the run must be stopped.
         """
+        if self.started is not None:
+            return self.started
         with self._lock:
             if self.answer is not None:
                 return None
-            if self.error is not None:
-                raise self.error
             try:
                 return self.begin(ready=self.began is not None)
             except BaseException:
@@ -225,11 +241,12 @@ class Run:
                 self._refuse_if_over(events)
                 if self._flush_error is not None:
                     self._raise_flush_error()
-                if self.started is None:
-                    self.begin(ready=True)
                 stamped = self._stamp(events)
-                state = check(self.state, stamped)
-                self._append(stamped, end=end_run(stamped))
+                state = check(TaskState.WORKING if self.started is None else self.state, stamped)
+                if self.started is None:
+                    self._begin_with(stamped)
+                else:
+                    self._append(stamped, end=end_run(stamped))
                 self._stamp.commit()
                 self.emitted = True
                 self.state = state
@@ -238,6 +255,14 @@ class Run:
             raise TaskCancelled(self.request.task_id) from None
         except TaskFull:
             raise PublicError(self._too_large()) from None
+
+    def _begin_with(self, events: Sequence[LogEvent]) -> None:
+        """`begin` with `events`; without them, if they are what makes the task too large."""
+        try:
+            self.begin(ready=True, events=events)
+        except (RequestTooLargeError, OverloadedError):
+            self.begin(ready=True)
+            self._append(events, end=end_run(events))
 
     # -- queued chunks --
 
@@ -384,7 +409,7 @@ class Run:
     def _answer(self, message: Message) -> bool:
         """Answer without a task, if the run is direct and has none yet."""
         with self._lock:
-            if self.decided is None or self.started is not None or self.over:
+            if self.decided is None or not self.direct or self.started is not None or self.over:
                 return False
             context_id = message.context_id or self.request.context_id
             self.answer = replace(message, role=Role.AGENT, task_id="", context_id=context_id)
@@ -406,7 +431,10 @@ class Run:
             self.token_lost()
 
     def abort(self, error: AgentError) -> None:
-        """Fail the task of a run that got no thread, or answer with `error` where it has no task."""
+        """Fail the task of a run that got no thread; `decide` raises `error` where it has no task."""
+        with self._lock:
+            if self.started is None:
+                self.error, self.over = error, True
         self._fail(error)
         if self.decided is not None:
             self.decided.hint()
@@ -428,9 +456,15 @@ class Run:
         with self._lock:
             if self.over:
                 return
-            if self.decided is not None and self.started is None:
+            if self.direct and self.started is None:
                 self.error, self.over = error, True
                 return
+        try:
+            self.begin(ready=True)
+        except Exception as reason:
+            # There is no task that could fail: `decide` raises the reason.
+            self.error, self.over = reason, True
+            return
         self._end_or_retry_later(error.message)
 
     def _end_or_retry_later(self, reason: str) -> None:

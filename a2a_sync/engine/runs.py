@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -147,6 +148,8 @@ class RunManager(Component):
     def renew(self) -> None:
         """In a forked child: the runs are the parent's."""
         self._active: dict[Run, Reservation | None] = {}
+        #: Runs whose task will be stored, and may not be yet.
+        self._unstored: set[Run] = set()
         #: Tasks whose start or takeover failed, though the store may have it, also later; and their runs of the last search.
         self._uncertain: deque[str] = deque(maxlen=_MAX_UNCERTAIN)
         self._strays: set[RunToken] = set()
@@ -187,34 +190,62 @@ class RunManager(Component):
             self._notify_begun(run)
         return run, started
 
-    def start_direct_run(self, owner: Owner, request: RunRequest, *, run_on: RunOn = RunOn.POOL) -> Run:
-        """Execute a run at once that may answer with a message and no task, until it is decided; see `decide`.
+    def may_store_later(self, owner: Owner) -> bool:
+        """Whether the code of a run may be called before its task is stored: the loss of its process then leaves no task.
+
+        Not where another process executes it, or would run it again.
+        """
+        executor = self._executor_of(owner)
+        return not self.remote and executor is not None and not _is_retryable(executor)
+
+    def start_unstored(self, owner: Owner, request: RunRequest, *, direct: bool, run_on: RunOn = RunOn.POOL) -> Run:
+        """Execute a run whose task is stored with its first events, or by `decide`.
 
         On the caller's own thread it gets the time that it takes: nothing else could see its task before.
 
+        Parameters:
+            owner, request: see `begin`.
+            direct: it may answer with a message and no task.
+            run_on: its thread.
+
         Raises:
-            OverloadedError: as for `begin`.
+            OverloadedError: all threads and places in the queue are taken.
         """
         spec, slot = self._reserve(self._executor_of(owner), owner, run_on)
         run = self._register(spec, owner, request, slot, after=None)
-        run.begin_direct()
+        run.begin_unstored(direct=direct)
+        if not direct:
+            self._unstored.add(run)
         self.dispatch(run)
         return run
 
+    def store_tasks(self, owner: Owner | None = None) -> None:
+        """Store the tasks of the owner (None: of all) whose runs go on here and that are not stored yet.
+
+        To be called before they are read.
+        """
+        for run in [run for run in self._unstored.copy() if owner is None or run.owner == owner]:
+            # What prevents it is raised by `decide`.
+            with suppress(Exception):
+                run.begin(ready=run.began is not None)
+
     def decide(self, run: Run) -> StartedRun | Message:
-        """Make a direct run an ordinary task, unless it has answered with a message.
+        """The task of a run of `start_unstored`, which is stored if it was not yet, or the message of a direct run.
 
         Raises:
-            AgentError: the executor raised it (or failed) before there was a task.
-            OverloadedError, StoreError: as for `begin`.
+            AgentError: a direct run raised it (or failed) before there was a task.
+            OverloadedError, RequestTooLargeError, StoreError: as for `begin`.
         """
         try:
             started = run.decide()
         except BaseException:
             run.stop()
             raise
+        finally:
+            self._unstored.discard(run)
         if started is not None:
-            self._notify_begun(run)
+            if run.request.webhook is not None:
+                self._notify_begun(run)
             return started
         assert run.answer is not None
         return run.answer
@@ -498,6 +529,7 @@ class RunManager(Component):
     def drain(self) -> None:
         """Accept no more runs, and end the streams of tasks without a run in this process."""
         self._draining = True
+        self.store_tasks()
         self._hub.stop(but={run.request.task_id for run in list(self._active)})
 
     def drain_agent(self, executor: AgentSpec) -> None:

@@ -76,6 +76,7 @@ from a2a_sync.types import (
 
 #: Messages among which one that is sent again is looked for: those of the newest run.
 _LATEST_MESSAGES = 3
+_SENDS = (op.SEND_MESSAGE, op.SEND_STREAMING_MESSAGE)
 #: Most seconds between two checks for a lost caller whose call may be deferred.
 _DEFERRED_INTERVAL = 0.5
 
@@ -139,6 +140,8 @@ class RequestHandler:
         if method is None:
             raise MethodNotFoundError(f"no operation {call.operation.name}")
         check_ids(call.request)
+        if call.operation not in _SENDS:
+            self._runs.store_tasks(_owner(getattr(call.request, "tenant", ""), call.context))
         result: ResultT = method(call.request, call.context)
         return result
 
@@ -160,7 +163,10 @@ class RequestHandler:
                 # If the run occupied the caller's thread, the call could not end at its deadline.
                 run_on = RunOn.POOL_OR_CALLER
             with Waiter(self._hub, run_request.task_id) as waiter:
-                started = yield from self._start(owner, run_request, head, context, wait=not at_once, run_on=run_on)
+                store_later = not at_once and run_on is RunOn.POOL and run_request.webhook is None
+                started = yield from self._start(
+                    owner, run_request, head, context, wait=not at_once, run_on=run_on, store_later=store_later
+                )
                 if isinstance(started, Message):
                     return started
                 if isinstance(started, StartedRun):
@@ -232,6 +238,7 @@ class RequestHandler:
             task_id = self._store.new_task_id(owner)
             message = replace(message, task_id=task_id, context_id=message.context_id or new_id())
         else:
+            self._runs.store_tasks(owner)
             head = self._store.head(owner, message.task_id)
             self._check_continues(message, head)
             message = replace(message, context_id=head.context_id)
@@ -300,12 +307,19 @@ class RequestHandler:
         *,
         wait: bool,
         run_on: RunOn,
+        store_later: bool = False,
     ) -> Steps[StartedRun | SentRun | Message]:
-        """Start a run, or return the one that an earlier attempt of this send has started."""
+        """Start a run, or return the one that an earlier attempt of this send has started.
+
+        `store_later`: the task of a short run may be stored when it has ended, in one step.
+        """
         try:
-            # A direct answer is not stored, so a retry of the send with the same key could not return it.
-            if head is None and self._direct and request.key is None:
-                return (yield from self._start_direct(owner, request, run_on))
+            # With a key, all attempts of the send are one run, and have the same task.
+            if head is None and request.key is None:
+                if self._direct:
+                    return (yield from self._start_unstored(owner, request, run_on, self._limits.direct_reply_timeout))
+                if store_later and self._limits.task_store_timeout and self._runs.may_store_later(owner):
+                    return (yield from self._start_unstored(owner, request, run_on, self._limits.task_store_timeout))
             if head is None:
                 return self._runs.start_run(owner, request, after=None, run_on=run_on)
             self._check_new(owner, request, head)
@@ -318,9 +332,12 @@ class RequestHandler:
                 raise
             return sent
 
-    def _start_direct(self, owner: Owner, request: RunRequest, run_on: RunOn) -> Steps[StartedRun | Message]:
-        run = self._runs.start_direct_run(owner, request, run_on=run_on)
-        deadline = time.monotonic() + self._limits.direct_reply_timeout
+    def _start_unstored(
+        self, owner: Owner, request: RunRequest, run_on: RunOn, timeout: float
+    ) -> Steps[StartedRun | Message]:
+        """Start a run, and store its task after `timeout` seconds unless it has stored it or answered by then."""
+        run = self._runs.start_unstored(owner, request, direct=self._direct, run_on=run_on)
+        deadline = time.monotonic() + timeout
         assert run.decided is not None
         try:
             while (left := deadline - time.monotonic()) > 0:

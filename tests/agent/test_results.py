@@ -109,11 +109,16 @@ def test_a_stream_shows_the_same_as_the_task_has_afterwards(serve, kind):
 def test_a_result_and_its_end_are_one_step(serve):
     """No reader can see the artifact of a text without its message and its status."""
     served = serve(lambda message, context: "done")
-    appended = []
-    append = served.store.append
-    served.store.append = lambda *args, **options: appended.append(len(args[1])) or append(*args, **options)
+    written = []
+    start, append = served.store.start_run, served.store.append
+    served.store.start_run = lambda *args, **options: written.append(len(args[2])) or start(*args, **options)
+    served.store.append = lambda *args, **options: written.append(len(args[1])) or append(*args, **options)
     served.send()
-    assert appended == [3]
+    # With the message and the first two states.
+    assert written == [6]
+    served.send(return_immediately=True)
+    served.quiet()
+    assert written == [6, 3, 3]
 
 
 def test_an_ending_carries_its_metadata_into_status_and_task(serve):

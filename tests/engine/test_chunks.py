@@ -122,7 +122,7 @@ def test_a_handler_waits_when_too_many_of_its_pieces_are_queued(store: Recorder)
             context.emit(piece())
             emitted.append(number)
 
-    served = Served(handler, store=store)
+    served = Served(handler, store=store, task_store_timeout=0)
     sending = served.in_background()
     append.wait()
     eventually(lambda: len(emitted) >= MAX_QUEUED - 1, "a full queue")
@@ -165,7 +165,7 @@ def test_an_error_of_the_store_is_raised_by_the_next_emit_and_nothing_is_lost(st
                 else:
                     break
 
-    served = Served(handler, store=store)
+    served = Served(handler, store=store, task_store_timeout=0)
     task = served.send()
     assert [str(error) for error in caught] == ["the disk is full"]
     assert (task.state, task.artifacts[0].text) == (TaskState.COMPLETED, "0123")
@@ -179,7 +179,7 @@ def test_a_handler_that_does_not_handle_the_error_fails_and_its_pieces_are_kept(
         eventually(lambda: not store.failures, "the failed append")
         yield "1"
 
-    served = Served(handler, store=store)
+    served = Served(handler, store=store, task_store_timeout=0)
     task = served.send()
     assert task.state is TaskState.FAILED
     assert "disk" not in task.status.message.text

@@ -418,7 +418,7 @@ def test_a_cancel_inside_a_step_waits_for_it_and_then_ends_the_task():
                 gate.block()
             return super().append(token, events, end=end, **options)
 
-    served = Served(lambda message, context: "done", store=Slow())
+    served = Served(lambda message, context: "done", store=Slow(), task_store_timeout=0)
     sender = served.in_background()
     gate.wait()
     (task,) = served.list().tasks

@@ -94,7 +94,7 @@ def test_a_refused_start_gives_its_place_back(serve):
     assert served.send("fine").state is S.COMPLETED
 
 
-def test_a_system_without_threads_fails_the_task_and_gives_the_place_back(serve, monkeypatch, caplog):
+def test_a_system_without_threads_fails_or_refuses_the_task_and_gives_the_place_back(serve, monkeypatch, caplog):
     served = serve(hold(Gate()), max_concurrent_runs=1, max_queued_runs=0, run_timeout=None)
 
     def refuse(thread):
@@ -102,8 +102,11 @@ def test_a_system_without_threads_fails_the_task_and_gives_the_place_back(serve,
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        task = served.send()
+        with pytest.raises(OverloadedError, match="no thread"):
+            served.send()
+        task = served.get(served.begin())
     assert (task.state, "no thread" in task.text) == (S.FAILED, True)
+    assert [one.id for one in served.list().tasks] == [task.id]
     served.quiet()
     assert served.send("fine").state is S.COMPLETED
 
@@ -814,7 +817,7 @@ def test_a_run_that_was_stopped_while_it_began_still_gets_its_end(serve, monkeyp
             served.app.close(0.0)
             return started
 
-    served = serve(hold(Gate()), store=Closing())
+    served = serve(hold(Gate()), store=Closing(), task_store_timeout=0)
     # Closing wakes all waiting calls, so the answer may be the task before its end.
     begun = served.send()
     served.quiet()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
+import requests
 
 from a2a_sync import Client, Retry, Task, TaskState
 from a2a_sync.lifecycle import Fold
@@ -145,6 +146,25 @@ def test_tasks_of_a_process_killed_while_closing_are_retried_by_the_next(site: S
         eventually(lambda: len(client.get_task(task.id).artifacts) == 2, "the second attempt")
         assert client.cancel_task(task.id).state is TaskState.CANCELED
     site.check(task)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_blocking_send_whose_worker_dies_leaves_no_task_before_its_first_write(site: Site, when: str) -> None:
+    with site.server("app") as server, Client(server.url) as client:
+        Moment("start_run", when).write(site.plan)
+        message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "3"}]}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+        with pytest.raises(requests.ConnectionError):
+            requests.post(server.url, json=body, headers={"A2A-Version": "1.0"}, timeout=30)
+        assert not site.plan.exists()
+        if when == "before":
+            assert client.list_tasks().total_size == 0
+        else:
+            # The first number is stored with the task.
+            (task,) = client.list_tasks().tasks
+            lost = client.wait(task.id, timeout=60)
+            assert (lost.state, lost.text, numbers_in(lost)) == (TaskState.FAILED, "worker lost", ["0"])
+            site.check(lost)
 
 
 def test_a_restarted_server_uses_the_file_of_a_killed_one(site: Site) -> None:

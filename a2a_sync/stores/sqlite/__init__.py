@@ -161,13 +161,15 @@ class SQLiteStore:
                 old = HeadRow.new(owner.tenant, owner.id, request)
             else:
                 old = rows.startable(self._row(connection, request.task_id), owner, request.task_id, after)
-            body = request_row.body(old.version)
+            # The request is for another process that takes the run over.
+            body = b"" if batch.change.ends else request_row.body(old.version)
             new = _limited(batch.advance(old, token.value, body), quota.max_task_bytes)
             if create:
                 new = self._insert(connection, new)
             else:
                 self._update(connection, old, new)
-            connection.execute(self._sql.put_request, (place(new.key, 0), body))
+            if body:
+                connection.execute(self._sql.put_request, (place(new.key, 0), body))
             connection.executemany(self._sql.put, batch.rows(old, place(new.key, 0)))
             if key is not None:
                 self._keep_key(connection, key, old, new)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -38,7 +39,7 @@ from a2a_sync.testing.storecontract.making import (
     status,
     waiting,
 )
-from a2a_sync.types import SendMessageConfiguration, TaskState, TaskStatus
+from a2a_sync.types import Role, SendMessageConfiguration, TaskState, TaskStatus
 
 #: A request with all members.
 REQUEST = RunRequest(
@@ -67,6 +68,28 @@ class Runs:
         assert run.entries == store.log(MINE, "t").entries
         assert run.before is TaskState.UNSPECIFIED
         assert [entry.streamed for entry in run.entries] == [False, True, True]
+
+    def test_a_run_may_end_in_the_step_that_starts_it(self, store: Any) -> None:
+        sent = message("t")
+        states = [status("t", state) for state in (TaskState.SUBMITTED, TaskState.WORKING, TaskState.COMPLETED)]
+        events = [sent, *states[:2], chunk("t", "x"), message("t", "x", role=Role.AGENT), states[2]]
+        run = store.start_run(MINE, replace(REQUEST, message=sent), events, create=True)
+        assert run.head == store.head(MINE, "t")
+        assert (run.head.status.state, run.head.version, run.head.running) == (TaskState.COMPLETED, 6, False)
+        assert run.entries == store.log(MINE, "t").entries
+        assert store.request(MINE, "t") is None
+        assert store.load(MINE, "t").task.artifacts == (chunk("t", "x").artifact,)
+        with pytest.raises(RunRevoked):
+            store.append(run.token, [chunk("t", "y")])
+        with pytest.raises(TaskEnded):
+            resume(store, "t")
+
+    def test_a_run_that_asks_in_the_step_that_starts_it_is_continued(self, store: Any) -> None:
+        sent = message("t")
+        events = [sent, status("t", TaskState.WORKING), status("t", TaskState.INPUT_REQUIRED)]
+        store.start_run(MINE, replace(REQUEST, message=sent), events, create=True)
+        assert resume(store, "t", after=3).before is TaskState.INPUT_REQUIRED
+        assert store.request(MINE, "t").request.message.text == "again"
 
     def test_a_task_is_created_once(self, store: Any) -> None:
         begin(store, task_id="t")

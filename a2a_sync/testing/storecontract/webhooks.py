@@ -263,6 +263,16 @@ class Webhooks:
         (stored,) = store.webhooks.of_task(MINE, task_id)
         assert (stored.cursor, stored.head) == (held.head, held.head + 1)
 
+    def test_a_webhook_of_a_run_that_ends_in_the_step_that_starts_it_is_due(self, store: Any) -> None:
+        sent = message("t")
+        request = RunRequest(message=sent, webhook=webhook("t"))
+        store.start_run(MINE, request, [sent, status("t", TaskState.COMPLETED)], create=True)
+        assert due(store) == ["w"]
+        held = claimed(store, "t")
+        assert (held.cursor, held.head) == (0, 2)
+        assert store.webhooks.settle(replace(held, cursor=2), release=True)
+        assert due(store) == []
+
     def test_a_failed_delivery_is_due_at_its_next_attempt(self, store: Any) -> None:
         task_id = begin(store).head.id
         for webhook_id, moment in (("a", 300), ("b", 100), ("c", 200)):
