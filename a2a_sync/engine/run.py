@@ -189,7 +189,7 @@ class Run:
                 for evicted in self.started.evicted:
                     self.hub.removed(evicted)
                 if self.decided is not None:
-                    self.decided.hint()
+                    self.decided.wake()
             return self.started
 
     def take_over(self, started: StartedRun) -> None:
@@ -199,9 +199,9 @@ class Run:
             self.state = started.head.status.state
         self._publish(started.entries, before=started.before)
 
-    def begin_unstored(self, *, direct: bool) -> None:
+    def begin_unstored(self, decided: Signal, *, direct: bool) -> None:
         """Let the code of the run be called before its task is stored; see `decide`."""
-        self.decided = Signal(self.request.task_id)
+        self.decided = decided
         self.direct = direct
         self._accepted = utc_now()
 
@@ -367,7 +367,7 @@ class Run:
             self._parent = None
             self._stopping.clear_callbacks()
             if self.decided is not None:
-                self.decided.hint()
+                self.decided.wake()
             self.on_over(self)
 
     def _run_code(self) -> None:
@@ -414,7 +414,7 @@ class Run:
             context_id = message.context_id or self.request.context_id
             self.answer = replace(message, role=Role.AGENT, task_id="", context_id=context_id)
             self.over = True
-            self.decided.hint()
+            self.decided.wake()
             return True
 
     def _complete(self) -> None:
@@ -437,7 +437,7 @@ class Run:
                 self.error, self.over = error, True
         self._fail(error)
         if self.decided is not None:
-            self.decided.hint()
+            self.decided.wake()
 
     # -- failures --
 

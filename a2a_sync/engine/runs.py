@@ -23,7 +23,7 @@ from a2a_sync.engine.chunks import ChunkWriter
 from a2a_sync.engine.components import Component
 from a2a_sync.engine.deadlines import Watchdog
 from a2a_sync.engine.dispatcher import Dispatcher
-from a2a_sync.engine.hub import EventHub
+from a2a_sync.engine.hub import EventHub, Signal
 from a2a_sync.engine.jobs import Job, JobQueue, JobReference, Reservation
 from a2a_sync.engine.run import Run, current_run
 from a2a_sync.engine.stamp import status_event
@@ -181,43 +181,45 @@ class RunManager(Component):
         """
         spec, slot = self._reserve(self._executor_of(owner), owner, run_on)
         run = self._register(spec, owner, request, slot, after=after)
-        try:
-            started = run.begin(ready=slot is None or slot.ready)
-        except BaseException:
-            self._cancel_reservation(run, slot)
-            raise
+        started = self._begin(run, slot)
         if after is not None or request.webhook is not None:
             self._notify_begun(run)
         return run, started
 
-    def may_store_later(self, owner: Owner) -> bool:
-        """Whether the code of a run may be called before its task is stored: the loss of its process then leaves no task.
-
-        Not where another process executes it, or would run it again.
-        """
-        executor = self._executor_of(owner)
-        return not self.remote and executor is not None and not _is_retryable(executor)
-
-    def start_unstored(self, owner: Owner, request: RunRequest, *, direct: bool, run_on: RunOn = RunOn.POOL) -> Run:
+    def start_unstored(
+        self, owner: Owner, request: RunRequest, decided: Signal, *, direct: bool, run_on: RunOn = RunOn.POOL
+    ) -> Run:
         """Execute a run whose task is stored with its first events, or by `decide`.
 
-        On the caller's own thread it gets the time that it takes: nothing else could see its task before.
+        It is stored first if another process executes the run, or would run it again. On the caller's own thread the run gets
+        the time that it takes: nothing else could see its task before.
 
         Parameters:
             owner, request: see `begin`.
+            decided: wakes when the task is stored, or the run has answered or ended.
             direct: it may answer with a message and no task.
             run_on: its thread.
 
         Raises:
-            OverloadedError: all threads and places in the queue are taken.
+            OverloadedError, RequestTooLargeError, StoreError: as for `begin`.
         """
         spec, slot = self._reserve(self._executor_of(owner), owner, run_on)
         run = self._register(spec, owner, request, slot, after=None)
-        run.begin_unstored(direct=direct)
+        run.begin_unstored(decided, direct=direct)
         if not direct:
             self._unstored.add(run)
+            if self.remote or _is_retryable(spec):
+                self._begin(run, slot)
         self.dispatch(run)
         return run
+
+    def _begin(self, run: Run, slot: Reservation | None) -> StartedRun:
+        try:
+            return run.begin(ready=slot is None or slot.ready)
+        except BaseException:
+            self._unstored.discard(run)
+            self._cancel_reservation(run, slot)
+            raise
 
     def store_tasks(self, owner: Owner | None = None) -> None:
         """Store the tasks of the owner (None: of all) whose runs go on here and that are not stored yet.

@@ -163,9 +163,15 @@ class RequestHandler:
                 # If the run occupied the caller's thread, the call could not end at its deadline.
                 run_on = RunOn.POOL_OR_CALLER
             with Waiter(self._hub, run_request.task_id) as waiter:
-                store_later = not at_once and run_on is RunOn.POOL and run_request.webhook is None
+                later = not at_once and run_on is RunOn.POOL and run_request.webhook is None
                 started = yield from self._start(
-                    owner, run_request, head, context, wait=not at_once, run_on=run_on, store_later=store_later
+                    owner,
+                    run_request,
+                    head,
+                    context,
+                    wait=not at_once,
+                    run_on=run_on,
+                    waiter=waiter if later else None,
                 )
                 if isinstance(started, Message):
                     return started
@@ -307,19 +313,24 @@ class RequestHandler:
         *,
         wait: bool,
         run_on: RunOn,
-        store_later: bool = False,
+        waiter: Waiter | None = None,
     ) -> Steps[StartedRun | SentRun | Message]:
         """Start a run, or return the one that an earlier attempt of this send has started.
 
-        `store_later`: the task of a short run may be stored when it has ended, in one step.
+        `waiter`: that of a call whose task may be stored when its run has ended, in one step.
         """
         try:
             # With a key, all attempts of the send are one run, and have the same task.
             if head is None and request.key is None:
                 if self._direct:
-                    return (yield from self._start_unstored(owner, request, run_on, self._limits.direct_reply_timeout))
-                if store_later and self._limits.task_store_timeout and self._runs.may_store_later(owner):
-                    return (yield from self._start_unstored(owner, request, run_on, self._limits.task_store_timeout))
+                    timeout = self._limits.direct_reply_timeout
+                    return (yield from self._start_unstored(owner, request, Signal(request.task_id), run_on, timeout))
+                timeout = self._limits.task_store_timeout
+                if waiter is not None and timeout:
+                    started = yield from self._start_unstored(owner, request, waiter, run_on, timeout)
+                    # What woke it may have been the end of the run.
+                    waiter.wake()
+                    return started
             if head is None:
                 return self._runs.start_run(owner, request, after=None, run_on=run_on)
             self._check_new(owner, request, head)
@@ -333,16 +344,15 @@ class RequestHandler:
             return sent
 
     def _start_unstored(
-        self, owner: Owner, request: RunRequest, run_on: RunOn, timeout: float
+        self, owner: Owner, request: RunRequest, decided: Signal, run_on: RunOn, timeout: float
     ) -> Steps[StartedRun | Message]:
         """Start a run, and store its task after `timeout` seconds unless it has stored it or answered by then."""
-        run = self._runs.start_unstored(owner, request, direct=self._direct, run_on=run_on)
+        run = self._runs.start_unstored(owner, request, decided, direct=self._direct, run_on=run_on)
         deadline = time.monotonic() + timeout
-        assert run.decided is not None
         try:
             while (left := deadline - time.monotonic()) > 0:
-                most = yield from self._responses.detached(Wait(run.decided, deadline))
-                if run.decided.wait(min(most, left)):
+                most = yield from self._responses.detached(Wait(decided, deadline))
+                if decided.wait(min(most, left)):
                     break
         finally:
             # A caller that has left leaves a task.
