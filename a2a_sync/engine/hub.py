@@ -207,12 +207,13 @@ class EventHub:
 class Signal:
     """Wakes one thread, or a call without one. ``task_id`` is ``""`` where there is no task."""
 
-    __slots__ = ("_signal", "on_wake", "task_id")
+    __slots__ = ("_error", "_signal", "on_wake", "task_id")
 
     def __init__(self, task_id: str = "") -> None:
         self.task_id: str = task_id
         #: Called after each wake-up; it does not block or raise.
         self.on_wake: Callable[[], None] | None = None
+        self._error: AgentError | None = None
         self._signal = threading.Lock()
         self._signal.acquire()
 
@@ -230,9 +231,21 @@ class Signal:
         """As `wake`."""
         self.wake()
 
+    def fail(self, error: AgentError) -> None:
+        """Raise `error` where a call waits now, or next."""
+        self._error = error
+        self.wake()
+
     def wait(self, timeout: float) -> bool:
-        """Block for at most `timeout` seconds; True after a wake-up. May be called again."""
-        return self._signal.acquire(timeout=timeout)
+        """Block for at most `timeout` seconds; True after a wake-up. May be called again.
+
+        Raises:
+            AgentError: that of `fail`.
+        """
+        woken = self._signal.acquire(timeout=timeout)
+        if self._error is not None:
+            raise self._error
+        return woken
 
 
 class Wait(NamedTuple):
@@ -257,13 +270,12 @@ class Waiter(Signal, Closes):
     A wake-up is a hint: it may belong to an earlier run, so the store has the last word.
     """
 
-    __slots__ = ("_ended_only", "_entries", "_error", "_hub", "stopped")
+    __slots__ = ("_ended_only", "_entries", "_hub", "stopped")
 
     def __init__(self, hub: EventHub, task_id: str, *, ended: bool = False) -> None:
         super().__init__(task_id)
         self._hub = hub
         self._ended_only = ended
-        self._error: AgentError | None = None
         self._entries: list[Entry] = []
         #: This process publishes nothing more, though the task may go on.
         self.stopped: bool = False
@@ -288,24 +300,9 @@ class Waiter(Signal, Closes):
             fold.apply(entry.event)
         return fold.task()
 
-    def fail(self, error: AgentError) -> None:
-        self._error = error
-        self.hint()
-
     def stop(self) -> None:
         self.stopped = True
         self.hint()
-
-    def wait(self, timeout: float) -> bool:
-        """As `Signal.wait`.
-
-        Raises:
-            AgentError: the run is over and its end could not be stored.
-        """
-        woken = self._signal.acquire(timeout=timeout)
-        if self._error is not None:
-            raise self._error
-        return woken
 
     def close(self) -> None:
         """Remove the waiter from the hub. Idempotent."""
@@ -326,7 +323,7 @@ class Subscription(Signal):
     `queue.SimpleQueue` would need 2 KB more on gevent. ``on_wake`` is called after each change that `take` would return.
     """
 
-    __slots__ = ("_batches", "_bytes", "_error", "_hub", "_missed", "_size", "_waited_for", "stopped")
+    __slots__ = ("_batches", "_bytes", "_hub", "_missed", "_size", "_waited_for", "stopped")
 
     def __init__(self, hub: EventHub, task_id: str, *, size: int) -> None:
         super().__init__(task_id)
@@ -337,7 +334,6 @@ class Subscription(Signal):
         #: The reader has taken everything, and gets the next batch at once.
         self._waited_for = False
         self._missed = False
-        self._error: AgentError | None = None
         #: Nothing will be published any more.
         self.stopped: bool = False
         hub.add(task_id, self)
@@ -355,10 +351,6 @@ class Subscription(Signal):
             self.wake()
         else:
             self.hint()
-
-    def fail(self, error: AgentError) -> None:
-        self._error = error
-        self.wake()
 
     def stop(self) -> None:
         self.stopped = True

@@ -171,7 +171,7 @@ class RequestHandler:
                     context,
                     wait=not at_once,
                     run_on=run_on,
-                    waiter=waiter if later else None,
+                    store_later=later,
                 )
                 if isinstance(started, Message):
                     return started
@@ -313,24 +313,17 @@ class RequestHandler:
         *,
         wait: bool,
         run_on: RunOn,
-        waiter: Waiter | None = None,
+        store_later: bool = False,
     ) -> Steps[StartedRun | SentRun | Message]:
         """Start a run, or return the one that an earlier attempt of this send has started.
 
-        `waiter`: that of a call whose task may be stored when its run has ended, in one step.
+        `store_later`: the task of a short run may be stored when it has ended, in one step.
         """
         try:
             # With a key, all attempts of the send are one run, and have the same task.
             if head is None and request.key is None:
-                if self._direct:
-                    timeout = self._limits.direct_reply_timeout
-                    return (yield from self._start_unstored(owner, request, Signal(request.task_id), run_on, timeout))
-                timeout = self._limits.task_store_timeout
-                if waiter is not None and timeout:
-                    started = yield from self._start_unstored(owner, request, waiter, run_on, timeout)
-                    # What woke it may have been the end of the run.
-                    waiter.wake()
-                    return started
+                if self._direct or (store_later and self._limits.task_store_timeout):
+                    return (yield from self._start_unstored(owner, request, run_on))
             if head is None:
                 return self._runs.start_run(owner, request, after=None, run_on=run_on)
             self._check_new(owner, request, head)
@@ -343,10 +336,10 @@ class RequestHandler:
                 raise
             return sent
 
-    def _start_unstored(
-        self, owner: Owner, request: RunRequest, decided: Signal, run_on: RunOn, timeout: float
-    ) -> Steps[StartedRun | Message]:
-        """Start a run, and store its task after `timeout` seconds unless it has stored it or answered by then."""
+    def _start_unstored(self, owner: Owner, request: RunRequest, run_on: RunOn) -> Steps[StartedRun | Message]:
+        """Start a run, and store its task after a moment unless it has stored it or answered by then."""
+        decided = Signal(request.task_id)
+        timeout = self._limits.direct_reply_timeout if self._direct else self._limits.task_store_timeout
         run = self._runs.start_unstored(owner, request, decided, direct=self._direct, run_on=run_on)
         deadline = time.monotonic() + timeout
         try:

@@ -226,6 +226,7 @@ def test_a_blocking_send_reports_the_fault_of_its_run(
     served = Served(handler, store=store)
     sender = served.in_background()
     gate.wait()
+    assert served.list().total_size == 1
     file_fault.begin(store)
     try:
         gate.open.set()
