@@ -175,7 +175,7 @@ class SQLiteStore:
                 self._keep_key(connection, key, old, new)
             if webhook is not None:
                 webhook.put(connection, self._sql, new.key, old.version)
-            return new, self._retention.evict_surplus(connection, account, quota, create=create)
+            return new, self._retention.evict_surplus(connection, account, quota, create=create, but=new.key)
 
         account = quota_owner(owner.id)
         row, evicted = self._retention.start_with_eviction(account, lambda: self._database.write(work))

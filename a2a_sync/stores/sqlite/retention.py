@@ -45,9 +45,11 @@ class Retention:
             connection.execute(self._sql.delete_snapshot, (row.key,))
 
     def evict_surplus(
-        self, connection: sqlite3.Connection, owner: str, quota: StoreQuota, *, create: bool
+        self, connection: sqlite3.Connection, owner: str, quota: StoreQuota, *, create: bool, but: int
     ) -> tuple[str, ...]:
-        """Evict tasks until the owner and the store are within their bounds; the ids of those that waited for their client.
+        """Evict tasks other than `but` until the owner and the store are within their bounds.
+
+        Returns the ids of those that waited for their client.
 
         Raises:
             OwnerFull: the owner holds too many bytes, and not enough can be evicted.
@@ -58,12 +60,12 @@ class Retention:
             connection.execute(self._sql.set_rank, (rank + 1, owner))
         if create and quota.max_tasks is not None:
             for _ in range(min(tasks - quota.max_tasks, EVICTED_AT_ONCE)):
-                evicted += self._evict(connection, owner)
+                evicted += self._evict(connection, owner, but)
         if quota.max_bytes is not None and stored > quota.max_bytes:
-            evicted += self._evict_bytes(connection, owner, stored - quota.max_bytes)
+            evicted += self._evict_bytes(connection, owner, stored - quota.max_bytes, but)
         if create:
             for _ in range(min(everywhere - len(evicted) - self._max_tasks, EVICTED_AT_ONCE)):
-                evicted += self._evict_of_largest(connection)
+                evicted += self._evict_of_largest(connection, but)
         return waiting(evicted) if evicted else ()
 
     def start_with_eviction(
@@ -82,13 +84,13 @@ class Retention:
                 full.evicted = evicted
                 raise
 
-    def _evict_bytes(self, connection: sqlite3.Connection, owner: str, surplus: int) -> list[HeadRow]:
+    def _evict_bytes(self, connection: sqlite3.Connection, owner: str, surplus: int, but: int) -> list[HeadRow]:
         evicted: list[HeadRow] = []
         entries = 0
         while surplus > 0:
             if entries > ROWS_AT_ONCE:
                 raise _TooMuchAtOnce
-            found = self._evict(connection, owner)
+            found = self._evict(connection, owner, but)
             if not found:
                 raise OwnerFull(f"the tasks of one owner exceed their limit by {surplus} bytes")
             evicted += found
@@ -102,10 +104,10 @@ class Retention:
             evicted += found
         return evicted
 
-    def _evict_of_largest(self, connection: sqlite3.Connection) -> list[HeadRow]:
+    def _evict_of_largest(self, connection: sqlite3.Connection, but: int) -> list[HeadRow]:
         """Evict a task of the owner with the most tasks, among owners that have a task without a run."""
         for owner in self._largest_first(connection):
-            if evicted := self._evict(connection, owner):
+            if evicted := self._evict(connection, owner, but):
                 return evicted
         return []
 
@@ -121,9 +123,9 @@ class Retention:
             found.sort(key=itemgetter(1), reverse=True)
             yield from (owner for owner, _ in found)
 
-    def _evict(self, connection: sqlite3.Connection, owner: str) -> list[HeadRow]:
-        """Evict the next task of an owner; an empty list where all its tasks have a run."""
-        row = connection.execute(self._sql.next_to_evict, (owner,)).fetchone()
+    def _evict(self, connection: sqlite3.Connection, owner: str, but: int = 0) -> list[HeadRow]:
+        """Evict the next task of an owner, but not the one with the key `but`; none where all its tasks have a run."""
+        row = connection.execute(self._sql.next_to_evict, (owner, but)).fetchone()
         if row is None:
             return []
         evicted = HeadRow._make(row)

@@ -432,7 +432,7 @@ class Statements:
     )
     next_to_evict: str = (
         f"SELECT {HEAD} FROM {{p}}tasks INDEXED BY {{p}}tasks_to_forget WHERE {_caller('owner')} = ? AND token IS NULL"
-        " ORDER BY ended DESC, rest_ms LIMIT 1"
+        " AND key <> ? ORDER BY ended DESC, rest_ms LIMIT 1"
     )
     account = (
         "SELECT account.n, account.stored, account.rank, total.n FROM {p}counts AS account, {p}counts AS total"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from a2a_sync.errors import TaskNotFoundError
+from a2a_sync.operations import RunRequest
 from a2a_sync.stores.base import COMPACT_FROM, Owner, OwnerFull, RunRevoked, StoreQuota, TaskFull, TaskQuery
 from a2a_sync.testing.storecontract.making import (
     MINE,
@@ -18,6 +19,7 @@ from a2a_sync.testing.storecontract.making import (
     chunk,
     done,
     ids,
+    message,
     resume,
     status,
     waiting,
@@ -69,6 +71,14 @@ class Eviction:
         store = make_store(max_tasks=3)
         interrupted = [waiting(store, at=NOON + timedelta(seconds=n)) for n in range(6)]
         assert ids(store, TaskQuery()) == interrupted[:2:-1]
+
+    def test_a_task_that_ends_in_the_step_that_creates_it_does_not_evict_itself(self, make_store: MakeStore) -> None:
+        store = make_store(max_tasks=2)
+        asked = [waiting(store) for _ in range(2)]
+        sent = message("t")
+        started = store.start_run(MINE, RunRequest(message=sent), [sent, status("t", TaskState.COMPLETED)], create=True)
+        assert started.evicted == (asked[0],)
+        assert set(ids(store, TaskQuery())) == {"t", asked[1]}
 
     def test_a_task_with_a_run_is_never_evicted(self, make_store: MakeStore) -> None:
         store = make_store(max_tasks=2)
