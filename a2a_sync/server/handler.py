@@ -321,9 +321,9 @@ class RequestHandler:
         """
         try:
             # With a key, all attempts of the send are one run, and have the same task.
-            if head is None and request.key is None:
-                if self._direct or (store_later and self._limits.task_store_timeout):
-                    return (yield from self._start_unstored(owner, request, run_on))
+            may_be_later = self._direct or (store_later and self._limits.task_store_timeout)
+            if head is None and request.key is None and may_be_later:
+                return (yield from self._start_unstored(owner, request, run_on))
             if head is None:
                 return self._runs.start_run(owner, request, after=None, run_on=run_on)
             self._check_new(owner, request, head)
