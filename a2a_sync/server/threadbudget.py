@@ -31,7 +31,7 @@ from a2a_sync.operations import (
     owner_of,
     quota_owner,
 )
-from a2a_sync.server.pending import PendingReply, changed, within
+from a2a_sync.server.pending import CallerGone, PendingReply, changed, within
 from a2a_sync.types import SendMessageRequest
 
 #: The longest wait for a thread, and how long a thread is held at most by a call that is worth waiting for, in seconds.
@@ -125,7 +125,8 @@ class ThreadBudget:
         return guarded
 
     def _stream(self, endpoint: Endpoint, call: Call[Any, Any]) -> Any:
-        ticket = self._take_stream(quota_owner(owner_of(call.context)), threaded=call.context.threaded)
+        context = call.context
+        ticket = self._take_stream(quota_owner(owner_of(context)), threaded=context.threaded, gone=context.gone)
         stream = within(_unless_it_returns(partial(self._release_stream, ticket)), endpoint, call)
         return changed(
             stream,
@@ -137,13 +138,13 @@ class ThreadBudget:
     def _send(self, endpoint: Endpoint, call: Call[Any, Any]) -> Any:
         owner, context = quota_owner(owner_of(call.context)), call.context
         if context.deferred_after == math.inf:
-            ticket = self._take(owner)
+            ticket = self._take(owner, gone=context.gone)
             try:
                 return endpoint(call)
             finally:
                 self._release(ticket)
         # It counts as a stream of one event.
-        ticket = self._take_stream(owner, threaded=context.threaded, delay=_MAX_DEFERRED_DELAY)
+        ticket = self._take_stream(owner, threaded=context.threaded, delay=_MAX_DEFERRED_DELAY, gone=context.gone)
         if self._queue:
             # Others wait for its thread.
             call = replace(call, context=replace(context, deferred_after=min(context.deferred_after, _SHORT_WAIT)))
@@ -160,7 +161,9 @@ class ThreadBudget:
         """
         return partial(self._release_stream, self._take_stream(owner, threaded=True))
 
-    def _take_stream(self, owner: str, *, threaded: bool, delay: float = _MAX_DELAY) -> _Ticket:
+    def _take_stream(
+        self, owner: str, *, threaded: bool, delay: float = _MAX_DELAY, gone: Callable[[], bool] | None = None
+    ) -> _Ticket:
         with self._lock:
             if not self._streams.admits(owner):
                 own = self._streams.taken < self._streams.total
@@ -173,7 +176,7 @@ class ThreadBudget:
         if not threaded:
             return _Ticket(owner)
         try:
-            return self._take(owner, delay)
+            return self._take(owner, delay, gone)
         except BaseException:
             with self._lock:
                 self._streams.release(owner)
@@ -186,12 +189,15 @@ class ThreadBudget:
 
     # -- threads --
 
-    def _take(self, owner: str, delay: float = _MAX_DELAY) -> _Ticket:
+    def _take(self, owner: str, delay: float = _MAX_DELAY, gone: Callable[[], bool] | None = None) -> _Ticket:
         ticket = _Ticket(owner)
         with self._lock:
             if self._max_threads is None or self._threads.admits(owner):
                 self._hold(ticket)
                 return ticket
+            if gone is not None and gone():
+                # Its response is not read, and connections that are cut off again and again would occupy all threads.
+                raise CallerGone()
             self._check_wait(owner, self._max_threads, delay)
             self._queue.append(ticket)
             ticket.granted.acquire()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,7 @@ from a2a_sync.operations import (
     StreamItem,
 )
 from a2a_sync.server import threadbudget as module
+from a2a_sync.server.pending import CallerGone
 from a2a_sync.server.threadbudget import ThreadBudget
 from a2a_sync.types import CancelTaskRequest, Message, Role, SendMessageConfiguration, SendMessageRequest, TextPart
 from tests.engine import TIMEOUT, Background, eventually, in_child
@@ -224,6 +226,25 @@ def test_a_caller_beyond_its_share_holds_no_threads_by_waiting(monkeypatch: pyte
         one.result()()
     assert budget.streams == 0
     assert not budget._queue
+
+
+def test_a_call_whose_caller_has_left_waits_for_no_thread() -> None:
+    budget = ThreadBudget(100, 8)
+    held = [budget.take_stream() for _ in range(6)]
+    guarded = budget.guard(lambda call: "done")
+    left = CallContext(gone=lambda: True)
+    request = send().request
+    for call in (
+        Call(SEND_MESSAGE, request, left),
+        Call(SEND_MESSAGE, request, replace(left, deferred_after=0.1)),
+        Call(SEND_STREAMING_MESSAGE, request, left),
+    ):
+        with pytest.raises(CallerGone):
+            guarded(call)
+    assert budget.streams == len(held)
+    for leave in held:
+        leave()
+    assert not budget._held
 
 
 def test_no_more_calls_wait_than_hold_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
