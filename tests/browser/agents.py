@@ -34,6 +34,7 @@ from a2a_sync.card import (
     create_agent_card,
 )
 from a2a_sync.console import ConsoleOptions
+from a2a_sync.errors import InvalidParamsError
 from a2a_sync.integrations.flask import blueprint
 from a2a_sync.types import (
     Artifact,
@@ -165,6 +166,18 @@ class Hostile(Agent):
         return None
 
 
+class Reply(Agent):
+    """Responds without tasks: with the attack, or with an error that has it."""
+
+    name, description = "replies", "Replies"
+    direct = True
+
+    def handle_message(self, message: Message, context: RequestContext) -> Message:
+        if message.text == "fail":
+            raise InvalidParamsError(ATTACK)
+        return Message(role=Role.AGENT, parts=(TextPart(ATTACK),))
+
+
 HOSTILE_CARD = create_agent_card(
     ATTACK,
     ATTACK,
@@ -188,6 +201,7 @@ patient = A2AApp(Story(), push=PushOptions(url_guard=URLGuard(allow=["127.0.0.1"
 #: One run at a time.
 single = A2AApp(Story(), console=True, limits=Limits(max_concurrent_runs=1))
 hostile = A2AApp(Hostile(), card=HOSTILE_CARD, console=True)
+replying = A2AApp(Reply(), console=True)
 narrow = A2AApp(Story(), console=True, limits=Limits(max_open_streams=4))
 #: Every stream of a page is cut after this time.
 BRIEF = Limits(max_stream_age=0.4)

@@ -214,6 +214,12 @@ def hostile() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def replying() -> Iterator[str]:
+    """An agent that attacks the page without tasks."""
+    yield from serve("replying")
+
+
+@pytest.fixture(scope="module")
 def hooked() -> Iterator[str]:
     """The storyteller with webhooks, which it gives up on after two tries."""
     yield from serve("hooked")

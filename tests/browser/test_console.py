@@ -646,6 +646,18 @@ def test_nothing_of_an_agent_is_html(visit: Window, hostile: str, window_kind: s
     window.check()
 
 
+@pytest.mark.parametrize(("text", "shown"), [("hi", "#replies .theirs .body"), ("fail", "#problem")])
+def test_a_reply_without_a_task_is_text_in_reading_order(visit: Window, replying: str, text: str, shown: str) -> None:
+    window = visit(replying)
+    window.log_in()
+    window.send(text)
+    window.page.wait_for_selector(shown)
+    seen = window.page.inner_text(shown)
+    assert "gnp.exe" in seen
+    assert not {"\u202e", "\u2066", "\x1b"} & set(seen)
+    window.check()
+
+
 def test_files_of_an_agent_run_nothing(visit: Window, hostile: str) -> None:
     window = visit(hostile)
     window.log_in()

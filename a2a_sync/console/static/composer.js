@@ -1,6 +1,6 @@
 // The form that sends messages: text, files, answers. It posts to the agent's own HTTP+JSON binding.
 
-import { element } from "./tree.js";
+import { clean, element } from "./tree.js";
 
 const MOST_BYTES = 32 * 1024 * 1024;
 
@@ -126,7 +126,7 @@ export class Composer {
       if (answer.task) this.onTask(answer.task);
       else reply(text, answer.message);
     } catch (error) {
-      this.problem.textContent = error.message;
+      this.problem.textContent = clean(error.message);
       this.problem.hidden = false;
     } finally {
       button.disabled = false;
@@ -143,7 +143,7 @@ function reply(text, message) {
   for (const [side, from, body] of turns) {
     const turn = element("section", `turn ${side}`);
     const inner = element("div", "body");
-    inner.append(element("div", "plain", body));
+    inner.append(element("div", "plain", clean(body)));
     turn.append(element("h2", "from", from), inner);
     shown.append(turn);
   }

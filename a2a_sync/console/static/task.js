@@ -3,7 +3,7 @@
 
 import { Composer, call, logIn } from "./composer.js";
 import { copyButtons, requestOf } from "./snippets.js";
-import { build, element } from "./tree.js";
+import { build, clean, element } from "./tree.js";
 
 const live = document.getElementById("live");
 const link = document.getElementById("link");
@@ -287,7 +287,7 @@ cancel?.addEventListener("click", async () => {
   try {
     await call(cancel.dataset.api);
   } catch (error) {
-    say(error.message);
+    say(clean(error.message));
   } finally {
     cancel.disabled = false;
   }

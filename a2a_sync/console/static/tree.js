@@ -31,6 +31,11 @@ export function build([tag, attributes, ...children]) {
   return element;
 }
 
+// As the server does with texts that it renders: control characters, and characters that change the direction of text.
+const UNFIT = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+export const clean = (text) => text.replace(UNFIT, "\ufffd");
+
 export function element(tag, className, text) {
   const made = document.createElement(tag);
   if (className) made.className = className;
