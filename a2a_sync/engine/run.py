@@ -58,6 +58,8 @@ logger: Final = get_logger(__name__)
 
 #: How long a run waits for others of its owner to change large values, in seconds; then it does so beside them.
 _LOCK_TIMEOUT = 5.0
+#: Under gevent, a run that emits events without waiting lets other greenlets run after so many seconds.
+_TIME_SLICE = 0.005
 
 #: The run whose code is executed here; a blocking in-process send reads it.
 current_run: contextvars.ContextVar[Run | None] = contextvars.ContextVar("a2a_sync_run", default=None)
@@ -129,6 +131,8 @@ class Run:
         self.direct: bool = False
         self._accepted: datetime | None = None
         self._parent = current_run.get()
+        #: When other greenlets could run last, as far as `emit` knows.
+        self._paused_at = 0.0
 
     # -- beginning --
 
@@ -250,6 +254,8 @@ class Run:
                 self._stamp.commit()
                 self.emitted = True
                 self.state = state
+            if not self.over:
+                self._let_greenlets_run()
         except RunRevoked:
             self.token_lost()
             raise TaskCancelled(self.request.task_id) from None
@@ -263,6 +269,12 @@ class Run:
         except (RequestTooLargeError, OverloadedError):
             self.begin(ready=True)
             self._append(events, end=end_run(events))
+
+    def _let_greenlets_run(self) -> None:
+        """Under gevent, let others run from time to time: a handler that waits for nothing would keep all calls from going on."""
+        if clock.monotonic() - self._paused_at >= _TIME_SLICE:
+            let_greenlets_run()
+            self._paused_at = clock.monotonic()
 
     # -- queued chunks --
 
