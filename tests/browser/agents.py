@@ -201,6 +201,8 @@ patient = A2AApp(Story(), push=PushOptions(url_guard=URLGuard(allow=["127.0.0.1"
 #: One run at a time.
 single = A2AApp(Story(), console=True, limits=Limits(max_concurrent_runs=1))
 hostile = A2AApp(Hostile(), card=HOSTILE_CARD, console=True)
+#: Served under a host name.
+named = A2AApp(Story(), console=True, http=HTTPOptions(trusted_hosts=["intranet.test"]))
 replying = A2AApp(Reply(), console=True)
 narrow = A2AApp(Story(), console=True, limits=Limits(max_open_streams=4))
 #: Every stream of a page is cut after this time.

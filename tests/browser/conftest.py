@@ -27,6 +27,8 @@ KEY = "the key of the tests of the console"  # of no other server
 #: Where screenshots go; those of the documentation are made with docs/images/console here.
 SHOTS = os.environ.get("A2A_SCREENSHOTS")
 HERE = Path(__file__).parent
+#: A host name of this machine in these browsers, which treat plain HTTP to it as insecure, unlike that to a loopback address.
+INTRANET = "intranet.test"
 DESKTOP, PHONE = {"width": 1300, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -42,7 +44,8 @@ def launch(playwright: Any, *names: str) -> Iterator[Any]:
     path = os.environ.get("A2A_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
     if not path:
         pytest.skip(f"there is no Chromium: apt-get install {names[0]}, or name one in A2A_CHROMIUM")
-    opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    arguments = ["--no-sandbox", f"--host-resolver-rules=MAP {INTRANET} {HOST}"]
+    opened = playwright.chromium.launch(executable_path=path, args=arguments)
     yield opened
     opened.close()
 

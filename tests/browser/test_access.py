@@ -23,15 +23,28 @@ from a2a_sync.console.access import _write_credentials
 from a2a_sync.console.sessions import SESSION_AGE, Sessions
 from tests.auth.test_certificates import serving
 from tests.browser.agents import Story
-from tests.browser.conftest import KEY, Visit, serve, task_id, wait_until, words
+from tests.browser.conftest import INTRANET, KEY, Visit, serve, task_id, wait_until, words
 from tests.certificates import Authority
 from tests.console.payloads import SIGNING_KEY
+from tests.live import HOST
 from tests.servers.nginx import make_certificate, needs_nginx, nginx
 from tests.stopwatch import set_clock
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 Window = Callable[..., Visit]
+
+
+def test_forms_work_over_plain_http_at_a_host_name(visit: Window) -> None:
+    """The browser does not say there that a form is the console's own, but for the origin."""
+    for url in serve("named"):
+        window = visit(url.replace(HOST, INTRANET))
+        window.log_in()
+        window.send("show")
+        window.wait_state("completed")
+        window.follow(".logout button")
+        assert window.page.url.endswith("/console/login")
+        window.check()
 
 
 def begin_a_dialogue(window: Visit) -> str:

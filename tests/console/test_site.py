@@ -155,7 +155,7 @@ def test_every_page_has_the_policy(app: A2AApp, path: str) -> None:
     assert "unsafe" not in policy
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Cache-Control"] == "no-store"
-    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert answer.headers["Referrer-Policy"] == "same-origin"
     assert not re.search(r"<script(?![^>]* src=)|<style| style=| on\w+=", answer.text)
 
 
