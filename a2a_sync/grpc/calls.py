@@ -146,29 +146,32 @@ class Methods:
         rpc: Any,
         write: Callable[[bytes | None], None],
     ) -> Steps[None]:
-        error: AgentError
         service: AgentService | None = None
         try:
-            if isinstance(data, AgentError):
-                raise data
-            service, caller = self._admit(method, data, rpc)
-            if len(data) > SMALL_BYTES:
-                owner = "" if caller.principal is None else caller.principal.id
-                yield from service.engine.responses.reserving(len(data), owner, response=False)
-            call = self._read(operation, method, data, caller, rpc)
-            result = service.call(call)
-            if operation.streaming or isinstance(result, PendingReply):
-                self._open_stream(service, call, result, rpc)
-            else:
-                self._answer(call, result, rpc)
-            return
-        except AgentError as caught:
-            error = caught
+            try:
+                if isinstance(data, AgentError):
+                    raise data
+                service, caller = self._admit(method, data, rpc)
+                if len(data) > SMALL_BYTES:
+                    owner = "" if caller.principal is None else caller.principal.id
+                    yield from service.engine.responses.reserving(len(data), owner, response=False)
+                call = self._read(operation, method, data, caller, rpc)
+                result = service.call(call)
+                if operation.streaming or isinstance(result, PendingReply):
+                    self._open_stream(service, call, result, rpc)
+                else:
+                    self._answer(call, result, rpc)
+            finally:
+                if service is not None:
+                    service.engine.responses.release()
+        # No variable of this frame keeps an error: its traceback refers to the frame, and so to the message, until the garbage
+        # collector finds such a cycle.
+        except AgentError as error:
+            self._refuse(error, rpc, write)
         except Exception:
-            error = incident(logger, "request failed", {"method": operation.name})
-        finally:
-            if service is not None:
-                service.engine.responses.release()
+            self._refuse(incident(logger, "request failed", {"method": operation.name}), rpc, write)
+
+    def _refuse(self, error: AgentError, rpc: Any, write: Callable[[bytes | None], None]) -> None:
         _set_error(error, self._codec, rpc)
         write(None)
 

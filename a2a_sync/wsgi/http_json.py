@@ -46,11 +46,11 @@ class HttpJsonService:
                 return None
             codec = self._codecs[match.version]
             return self._respond(exchange, match, codec, requested)
-        except AgentError as caught:
-            error = caught
+        except AgentError as error:
+            # Handled here, so that no variable keeps the error: see `JsonRpcService.respond`.
+            return self._respond_with_error(exchange, codec, error)
         except Exception:
-            error = internal_error()
-        return self._respond_with_error(exchange, codec, error)
+            return self._respond_with_error(exchange, codec, internal_error())
 
     def _respond_with_error(self, exchange: Exchange, codec: Codec, error: AgentError) -> Iterable[bytes]:
         allow = {"Allow": error.allowed} if isinstance(error, WrongVerbError) else None
@@ -84,11 +84,10 @@ class HttpJsonService:
         """The response to a call that has waited; `outcome` returns its result, or raises its error."""
         try:
             return self._respond_with_result(exchange, codec, operation, outcome())
-        except AgentError as caught:
-            error = caught
+        except AgentError as error:
+            return self._respond_with_error(exchange, codec, error)
         except Exception:
-            error = internal_error()
-        return self._respond_with_error(exchange, codec, error)
+            return self._respond_with_error(exchange, codec, internal_error())
 
     def _respond_with_result(
         self, exchange: Exchange, codec: Codec, operation: AnyOperation, result: Any

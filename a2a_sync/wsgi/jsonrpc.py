@@ -51,14 +51,13 @@ class JsonRpcService:
                 return exchange.pending(result, partial(_respond_later, exchange, rpc_id, codec, operation))
             return exchange.answer(200, jsonrpc.write_result(rpc_id, codec.dump_result(operation, result)))
         except jsonrpc.RpcError as invalid:
-            rpc_id, error = invalid.id, invalid.error
-        except AgentError as caught:
-            error = caught
+            # Handled here: an error that a variable keeps refers to its own frame by its traceback, and so keeps the request until
+            # the garbage collector finds the cycle.
+            return _respond_with_error(exchange, invalid.id, codec, invalid.error)
+        except AgentError as error:
+            return _respond_with_error(exchange, rpc_id, codec, error, streams)
         except Exception:
-            error = internal_error()
-        if streams and error.rpc_http_status == 200 and exchange.wants_events:
-            return exchange.event(jsonrpc.write_error(rpc_id, error, codec))
-        return _respond_with_error(exchange, rpc_id, codec, error)
+            return _respond_with_error(exchange, rpc_id, codec, internal_error(), streams)
 
     def _find(self, method: str, requested: str) -> tuple[Codec, AnyOperation]:
         """The codec of the requested version, and the operation that it calls `method`.
@@ -86,12 +85,15 @@ def _respond_later(
     """The response to a call that has waited; `outcome` returns its result, or raises its error."""
     try:
         return exchange.answer(200, jsonrpc.write_result(rpc_id, codec.dump_result(operation, outcome())))
-    except AgentError as caught:
-        error = caught
+    except AgentError as error:
+        return _respond_with_error(exchange, rpc_id, codec, error)
     except Exception:
-        error = internal_error()
-    return _respond_with_error(exchange, rpc_id, codec, error)
+        return _respond_with_error(exchange, rpc_id, codec, internal_error())
 
 
-def _respond_with_error(exchange: Exchange, rpc_id: jsonrpc.RpcId, codec: Codec, error: AgentError) -> Iterable[bytes]:
+def _respond_with_error(
+    exchange: Exchange, rpc_id: jsonrpc.RpcId, codec: Codec, error: AgentError, streams: bool = False
+) -> Iterable[bytes]:
+    if streams and error.rpc_http_status == 200 and exchange.wants_events:
+        return exchange.event(jsonrpc.write_error(rpc_id, error, codec))
     return exchange.answer(error.rpc_http_status, jsonrpc.write_error(rpc_id, error, codec), error)

@@ -24,6 +24,7 @@ from a2a_sync.bindings.sse import BlockSource, EventReader
 from a2a_sync.errors import JSONParseError
 from a2a_sync.lifecycle import Fold
 from tests.agents.shared import agent
+from tests.hostile.cycles import frames_in_cycles
 from tests.wsgi import Peer, rpc
 
 MIB = 1024 * 1024
@@ -55,6 +56,27 @@ def test_a_body_of_very_many_arrays_is_refused_at_once(item: bytes, path: str) -
         answer = Peer(app).post(body, path=path)
 
     assert b"arrays and objects" in answer.body
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/", b"{"),
+        ("/", rpc("SendMessage", {"message": {"messageId": "m", "role": "NONE", "parts": [{"text": "hi"}]}})),
+        ("/", rpc("GetTask", {"id": "none"})),
+        ("/message:send", b"{"),
+        ("/message:send", b'{"message": {"messageId": "m", "role": "NONE", "parts": [{"text": "hi"}]}}'),
+        ("/tasks/none:cancel", b"{}"),
+    ],
+)
+def test_a_refused_request_is_freed_at_once(path: str, body: bytes) -> None:
+    # Its body stayed in memory until the garbage collector ran, which counts objects and not bytes.
+    with A2AApp(agent, store=MemoryStore()) as app:
+        peer = Peer(app)
+        peer.post(body, path=path)
+        with frames_in_cycles() as left:
+            assert peer.post(body, path=path).status == (200 if path == "/" else 400 if "message" in path else 404)
+        assert not left
 
 
 def test_realistic_bodies_are_far_from_the_number_of_arrays() -> None:
