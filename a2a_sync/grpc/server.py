@@ -13,11 +13,13 @@ from a2a_sync.bindings import protobuf
 from a2a_sync.card import AgentInterface
 from a2a_sync.concurrency.gevent import patched
 from a2a_sync.engine.components import Component
+from a2a_sync.grpc.arrivals import WINDOW
 from a2a_sync.grpc.calls import Agents, Methods
 from a2a_sync.grpc.health import health_handler
 from a2a_sync.grpc.streams import Sender
 from a2a_sync.grpc.threads import CallThreads
 from a2a_sync.multiagent.host import AgentHost
+from a2a_sync.server.responses import return_freed_memory
 from a2a_sync.server.service import AgentService
 from a2a_sync.wsgi.app import A2AApp
 from a2a_sync.wsgi.pages import host_name, is_loopback
@@ -179,6 +181,7 @@ class GRPCServer(Component):
             if self._process != os.getpid():
                 raise RuntimeError(_FORKED)
             return True
+        return_freed_memory()
         server = self._make_server()
         try:
             if self._tls is None:
@@ -208,6 +211,9 @@ class GRPCServer(Component):
             "grpc.http2.settings_timeout": int(limits.header_timeout * 1000),
             "grpc.max_receive_message_length": limits.max_body_bytes + _OVERHEAD,
             "grpc.max_send_message_length": -1,
+            # So much is read of a message that is not asked for; gRPC raises it up to the whole message otherwise.
+            "grpc.http2.lookahead_bytes": WINDOW,
+            "grpc.http2.bdp_probe": 0,
             "grpc.max_metadata_size": _MAX_METADATA,
             "grpc.max_concurrent_streams": self._threads + limits.max_open_streams,
             # Beyond the first number gRPC cuts calls by chance, those of any client.

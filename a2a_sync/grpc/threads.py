@@ -8,11 +8,10 @@ messages is bounded.
 from __future__ import annotations
 
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
-from threading import Lock
 from typing import Any, Final, TypeVar
 
 from grpc import _server as grpcio
@@ -21,24 +20,15 @@ from grpc._cython import cygrpc
 from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.pool import Slot, WorkerPool
 from a2a_sync.engine.hub import Wait
-from a2a_sync.errors import AgentError, InvalidRequestError, OverloadedError
+from a2a_sync.errors import AgentError, OverloadedError
+from a2a_sync.grpc.arrivals import Arrivals
 from a2a_sync.grpc.unread import Unread
 from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
 
-#: Seconds after which a message is late.
-_LATE_AFTER = 2.0
 #: Seconds between two checks.
 _CHECK_INTERVAL = 0.1
-#: Most bytes of the parts of messages that have arrived of calls that are late; so many calls may wait anyway.
-_MAX_UNSENT_BYTES = 160 * 1024 * 1024
-_MIN_UNSENT = 8
-#: Most calls whose message has not arrived, however short they have lasted; beyond it half of them are cut.
-_MAX_UNSENT = 1000
-#: Most bytes of messages that wait for a thread; shorter ones wait anyway.
-_MAX_WAITING_BYTES = 64 * 1024 * 1024
-_SHORT = 64 * 1024
 #: Most seconds that a call waits for a thread.
 _LONGEST_WAIT = 30.0
 
@@ -56,26 +46,11 @@ if _missing:
 _BehaviorT = TypeVar("_BehaviorT", bound=Callable[..., Any])
 
 
-class _Call:
-    """A call that waits for its message or for a thread.
-
-    ``run`` executes it with its message, or with the error that it ends with; it raises nothing.
-    """
-
-    __slots__ = ("began", "rpc", "run")
-
-    def __init__(self, rpc: Any, run: Callable[[bytes | AgentError], None]) -> None:
-        self.rpc = rpc
-        self.run = run
-        self.began = time.monotonic()
-
-
 class CallThreads(Executor):
     """Executes `threads` calls at once on daemons: a call that hangs keeps no process.
 
     grpcio waits for a message without a limit, on the thread of the call, and counts that call among those that it executes. Here a
-    call has neither thread nor place before its message is complete. Of the calls that have no message after two seconds there
-    are few: beyond that the oldest one is cut of the connection that has most of them.
+    call has neither before its message is complete (`Arrivals`).
 
     Parameters:
         threads: calls at once.
@@ -94,15 +69,10 @@ class CallThreads(Executor):
         message_timeout: float,
         metadata_bytes: int,
     ) -> None:
-        self._timeout = message_timeout
         self._metadata_bytes = metadata_bytes
-        self._max_unsent = max(_MIN_UNSENT, _MAX_UNSENT_BYTES // message_bytes)
+        self._arrivals = Arrivals(message_bytes, message_timeout)
         self._pool = WorkerPool(threads=threads, max_queued=waiting, max_abandoned=0, name="a2a-grpc")
         self._receiving: set[Any] = set()
-        self._lock = Lock()
-        #: The calls that wait for their message, the oldest first.
-        self._unsent: dict[_Call, None] = {}
-        self._waiting_bytes = 0
         self._unstarted: deque[tuple[Slot, Callable[[], None]]] = deque()
         #: The calls that have left their thread, each with what it waits for.
         self._resumed: deque[tuple[Wait, Callable[[], None]]] = deque()
@@ -124,65 +94,38 @@ class CallThreads(Executor):
         function, event, state, behavior, _, *rest = args
         if behavior not in self._receiving:
             # It reads its requests itself, and so holds a thread meanwhile.
-            self._start(_Call(event.call, lambda message: event.call.cancel() if message else fn(*args)), b"")
+            self._start(lambda message: event.call.cancel() if message else fn(*args), b"", _nothing)
         elif _size(event.invocation_metadata) > self._metadata_bytes:
             # gRPC itself has no limit for clients that do not acknowledge its settings.
             event.call.cancel()
         else:
             run = partial(_run, fn, function, event, state, behavior, rest)
-            self._receive(_Call(event.call, run), state)
+            self._arrivals.receive(event.call, state, partial(self._start, run))
         return _SUBMITTED
 
-    # -- messages --
+    def _start(
+        self, run: Callable[[bytes | AgentError], None], message: bytes | AgentError, leave: Callable[[], None]
+    ) -> None:
+        """Execute a call on a thread, or end it with an error, which does not block; then call `leave`.
 
-    def _receive(self, call: _Call, state: Any) -> None:
-        """Start to receive the message, as grpcio does on the thread of a call, which waits for it then."""
-
-        def received(event: Any) -> Any:
-            # On the thread of grpcio that accepts calls: the message has arrived, or there is none.
-            data = event.batch_operations[0].message()
-            with state.condition:
-                canceled = state.client is grpcio._CANCELLED
-                ended = grpcio._possibly_finish_call(state, grpcio._RECEIVE_MESSAGE_TOKEN)
-            with self._lock:
-                self._unsent.pop(call, None)
-            if not canceled:
-                self._start(call, InvalidRequestError("the call has no message") if data is None else data)
-            return ended
-
-        with self._lock:
-            self._unsent[call] = None
-        with state.condition:
-            call.rpc.start_server_batch((cygrpc.ReceiveMessageOperation(0),), received)
-            state.due.add(grpcio._RECEIVE_MESSAGE_TOKEN)
-        self._checks.start(_CHECK_INTERVAL)
-        if len(self._unsent) > _MAX_UNSENT:
-            self._cut(lambda: _surplus(self._unsent, _MAX_UNSENT // 2))
-
-    def _start(self, call: _Call, message: bytes | AgentError) -> None:
-        """Execute a call on a thread, or end it with an error, which does not block."""
+        `run` raises nothing.
+        """
         if isinstance(message, AgentError):
-            call.run(message)
+            run(message)
+            leave()
             return
         try:
             slot = self._pool.reserve()
         except OverloadedError:
-            call.run(_full())
-            return
-        long = 0 if slot.ready or len(message) <= _SHORT else len(message)
-        if self._waiting_bytes + long > _MAX_WAITING_BYTES:
-            slot.release()
-            call.run(_full())
+            run(_full())
+            leave()
             return
         latest = time.monotonic() + _LONGEST_WAIT
 
         def job() -> None:
-            with self._lock:
-                self._waiting_bytes -= long
-            call.run(message if time.monotonic() <= latest else _full())
+            run(message if time.monotonic() <= latest else _full())
+            leave()
 
-        with self._lock:
-            self._waiting_bytes += long
         self._start_thread(slot, job)
 
     def _start_thread(self, slot: Slot, job: Callable[[], None]) -> None:
@@ -212,33 +155,16 @@ class CallThreads(Executor):
     # -- checks --
 
     def _check(self) -> float | None:
-        """Go on with calls, and cut those that have waited for their message for too long, or are too many."""
-        now = time.monotonic()
-        self._cut(lambda: self._late(now))
+        """Go on with calls."""
         for _ in range(len(self._unstarted)):
             self._start_thread(*self._unstarted.popleft())
-        self._resume(now)
-        return _CHECK_INTERVAL if self._unstarted or self._resumed or self._unsent else None
-
-    def _late(self, now: float) -> list[_Call]:
-        """The calls whose message takes too long, and those that are too many of the ones whose message is late."""
-        late = [call for call in self._unsent if call.began <= now - min(_LATE_AFTER, self._timeout)]
-        expired = [call for call in late if call.began <= now - self._timeout]
-        return [*expired, *_surplus(late[len(expired) :], self._max_unsent)]
-
-    def _cut(self, choose: Callable[[], list[_Call]]) -> None:
-        with self._lock:
-            chosen = choose()
-            for call in chosen:
-                del self._unsent[call]
-        for call in chosen:
-            call.rpc.cancel()
-        if chosen:
-            logger.info("%d calls were cut that have sent no message", len(chosen))
+        self._resume(time.monotonic())
+        return _CHECK_INTERVAL if self._unstarted or self._resumed else None
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the threads: idle ones now, the others after their call."""
         self._checks.stop()
+        self._arrivals.close()
         self._pool.close()
 
 
@@ -327,10 +253,5 @@ def _size(metadata: Any) -> int:
     return 32 * len(metadata) + sum(len(name) + len(value) for name, value in metadata)
 
 
-def _surplus(calls: Iterable[_Call], keep: int) -> list[_Call]:
-    """The calls beyond `keep`, the oldest first, of the connections that have most of them."""
-    connections: defaultdict[bytes, deque[_Call]] = defaultdict(deque)
-    for call in calls:
-        connections[call.rpc.peer()].append(call)
-    surplus = max(0, sum(map(len, connections.values())) - keep)
-    return [max(connections.values(), key=len).popleft() for _ in range(surplus)]
+def _nothing() -> None:
+    """Frees no place: the call has none."""

@@ -97,7 +97,7 @@ class ResponseBudget:
                 of requests wait.
         """
         self.admit(owner)
-        _return_freed_memory()
+        return_freed_memory()
         with self._lock:
             waiting = 0 if response else sum(claim.size for claim in self._queue if not claim.response)
         if waiting + size > _MAX_WAITING_BYTES and waiting:
@@ -213,7 +213,7 @@ class _Claim(Signal):
 
 
 @cache
-def _return_freed_memory() -> None:
+def return_freed_memory() -> None:
     """Let the GNU C library return the memory of large requests and responses to the system as soon as it is freed.
 
     By default it keeps blocks of up to 32 MiB once one was freed, in up to eight arenas for each processor.

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from a2a_sync import A2AApp, Agent, Client, Message, RequestContext
+from a2a_sync.auth import BearerAuth
 from a2a_sync.bindings import protobuf
 from a2a_sync.codec import by_version
 from a2a_sync.grpc import GRPCServer
@@ -96,6 +97,7 @@ def path(operation: str, version: str = "1.0") -> str:
 
 
 if __name__ == "__main__":
-    with serving() as server:
+    # With an argument, which is the only token, callers need credentials.
+    with serving(auth=BearerAuth(dict.fromkeys(sys.argv[1:], "ada")) if sys.argv[1:] else None) as server:
         print(server.port, flush=True)
         sys.stdin.read()
