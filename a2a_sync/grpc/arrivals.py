@@ -36,7 +36,7 @@ _LATE_SHARE = 4
 _PATIENCE = 1.0
 #: Seconds between two checks, and between two while calls wait.
 _CHECK_INTERVAL = 0.1
-_SHORT_INTERVAL = 0.05
+_SHORT_INTERVAL = 0.025
 #: Most calls whose message has not arrived; beyond it half of them are cut.
 _MAX_UNSENT = 1000
 #: Names a batch without operations among the pending batches of a call.
