@@ -228,7 +228,7 @@ FEATURES = (
                 " IncomingRequest.first_piece TLSClientSocket"
             ),
             "gunicorn.worker": "BufferedThreadWorker.tls",
-            "gunicorn.gevent": "_after_handshake _limited",
+            "gunicorn.gevent": "GreenletWorker.handle_request _in_turns",
             "stores.base": "LargeResult",
             "stores.sqlite": "SQLiteStore._refuse_large_page",
             "stores.sqlite.database": "Database._create",
@@ -263,8 +263,8 @@ FEATURES = (
         {
             "gunicorn.requests": "*",
             "gunicorn.worker": (
-                "BufferedThreadWorker._count BufferedThreadWorker._serve BufferedThreadWorker.get_thread_pool"
-                " BufferedThreadWorker._exchange BufferedThreadWorker.notify _Outcome _Threads"
+                "BufferedThreadWorker._count BufferedThreadWorker.serve BufferedThreadWorker.get_thread_pool"
+                " BufferedThreadWorker._exchange BufferedThreadWorker.notify _Outcome RequestThreads"
             ),
             "engine.chunks": "*",
             "engine.run": "Run._queue Run.flush Run._flush_in_background Run._raise_flush_error",
@@ -290,7 +290,6 @@ FEATURES = (
             ),
             "wsgi.connection": "Abortable Connection.has_socket",
             "gunicorn": "_stop_at_early_signals",
-            "gunicorn.gevent": "_ignore_cut_off",
         },
     ),
     Feature(
@@ -299,9 +298,10 @@ FEATURES = (
         {
             "gunicorn.worker": (
                 "_Paused BufferedThreadWorker.handle_request BufferedThreadWorker._resume"
-                " BufferedThreadWorker.wait_for_and_dispatch_events _Threads.resume _Threads.resume_all _Threads.contended"
+                " BufferedThreadWorker.wait_for_and_dispatch_events RequestThreads.resume RequestThreads.resume_all RequestThreads.contended"
             ),
             "gunicorn.buffers": "ClientSocket.full",
+            "gunicorn.gevent": "GreenletWorker.get_thread_pool GreenletWorker.run _Poller _RequestGreenlets",
             "server.threadbudget": "_BudgetedStream.notify _SHORT_WAIT",
             "wsgi.exchange": "Exchange.pending _DEFERRED_AFTER",
             "wsgi.http_json": "HttpJsonService._respond_later",

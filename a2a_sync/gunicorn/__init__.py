@@ -183,7 +183,7 @@ def _reserve_threads(worker: Any) -> None:
 
     reserve = getattr(worker.wsgi, "reserve", None)
     if isinstance(worker, ThreadWorker) and callable(reserve):
-        reserve(worker.cfg.threads, worker.worker_connections)
+        reserve(getattr(worker, "request_threads", worker.cfg.threads), worker.worker_connections)
 
 
 def _start_app(worker: Any) -> None:

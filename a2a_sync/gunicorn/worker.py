@@ -177,7 +177,7 @@ class _Outcome:
         return False
 
 
-class _Threads:
+class RequestThreads:
     """The threads of a worker. Methods are called on the main thread, if not named otherwise.
 
     They have no futures, which cost a condition for each request, and the exit of the process does not wait for them.
@@ -309,10 +309,15 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             for conn in list(self._paused):
                 self._resume(conn)
 
-    def get_thread_pool(self) -> _Threads:
-        return _Threads(self.cfg.threads, self._serve)
+    @property
+    def request_threads(self) -> int:
+        """How many requests are served at once at most."""
+        return int(self.cfg.threads)
 
-    def _serve(self, conn: Any) -> None:
+    def get_thread_pool(self) -> RequestThreads:
+        return RequestThreads(self.request_threads, self.serve)
+
+    def serve(self, conn: Any) -> None:
         """Serve a request on a pool thread."""
         outcome: Any = False
         try:

@@ -16,7 +16,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from a2a_sync.auth.request import PeerCertificate
@@ -249,13 +248,6 @@ class HeldBytes:
                 surplus.append(stalled)
         for stalled in surplus:
             stalled.abort()
-
-    def abort(self, count: int) -> None:
-        """Abort that many of the connections."""
-        with self._lock:
-            first = list(islice(self._bytes, count))
-        for connection in first:
-            connection.abort()
 
     def progress(self, connection: Abortable) -> None:
         """The client has read a piece."""

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 import time
@@ -36,6 +37,7 @@ class Worker(Agent):
             "loaded_in": LOADED_IN,
             "cores": sorted(os.sched_getaffinity(0)),
             "streams": app.open_streams,
+            "greenlets": sum(type(one).__name__ == "Greenlet" for one in gc.get_objects()),
         }
 
     def do_ask(self, argument: str, context: RequestContext) -> InputRequired:

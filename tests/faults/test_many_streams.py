@@ -7,18 +7,21 @@ import resource
 import selectors
 import socket
 import time
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from a2a_sync import Client, Task, TaskState
 from tests.engine import eventually
-from tests.live import LiveServer, gunicorn
+from tests.live import LiveServer, gunicorn, gunicorn_gevent
 from tests.soak.watch import children
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
+APP = "tests.faults.many:app"
 TASKS = 20
 HOOK = ("-c", "python:a2a_sync.gunicorn", "--worker-connections", "6000")
 
@@ -94,17 +97,22 @@ class Streams:
 
 
 @pytest.mark.parametrize(
-    ("streams", "threads", "worker"), [(1000, 1200, "gthread"), (5000, 8, "gevent")], ids=["gthread", "gevent"]
+    ("streams", "kind", "serve"),
+    [
+        (1000, "gthread", partial(gunicorn, APP, *HOOK, worker="gthread", threads=1200)),
+        (5000, "gevent", partial(gunicorn_gevent, APP, "--worker-connections", "6000")),
+    ],
+    ids=["gthread", "gevent"],
 )
 def test_thousands_of_concurrent_streams_end_correctly(
-    streams: int, threads: int, worker: str, capsys: pytest.CaptureFixture[str]
+    streams: int,
+    kind: str,
+    serve: Callable[[], AbstractContextManager[LiveServer]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    allow_files(streams + 500)
-    options = (*HOOK, "--worker-class", worker)
-    with (
-        gunicorn("tests.faults.many:app", *options, threads=threads) as server,
-        Client(server.url, timeout=60) as client,
-    ):
+    # A worker has connections for three quarters of its files.
+    allow_files(2 * streams)
+    with serve() as server, Client(server.url, timeout=60) as client:
         tasks = [client.send("wait", return_immediately=True) for _ in range(TASKS)]
         ids = [task.id for task in tasks if isinstance(task, Task)]
         before = memory(server.pid)
@@ -112,7 +120,7 @@ def test_thousands_of_concurrent_streams_end_correctly(
         try:
             opened = open_streams.read(b'"task":', 120)
             with capsys.disabled():
-                print(f"\n{streams} streams, {worker}: {memory(server.pid) - before:.0f} MB for them")
+                print(f"\n{streams} streams, {kind}: {memory(server.pid) - before:.0f} MB for them")
             # All streams are open, and the server answers other calls.
             began = time.monotonic()
             assert client.get_task(ids[0]).state is TaskState.WORKING
@@ -145,7 +153,7 @@ def cut_at_once(store: str) -> None:
     # As many again do not fit in, unless what the first ones held is free.
     environment = {"MANY_STREAMS": str(count + count // 8), "MANY_STORE": store}
     with (
-        gunicorn("tests.faults.many:app", *options, threads=8, environment=environment) as server,
+        gunicorn(APP, *options, threads=8, environment=environment) as server,
         Client(server.url, timeout=60) as client,
     ):
         tasks = [client.send("wait", return_immediately=True) for _ in range(TASKS)]

@@ -191,7 +191,7 @@ QUICK = {"header_timeout": 1, "body_idle_timeout": 1, "body_timeout": 2, "write_
 @pytest.fixture(scope="module", params=SERVERS)
 def quick(request: pytest.FixtureRequest) -> Iterator[tuple[LiveServer, str]]:
     """A server with short time limits, and a large task."""
-    # With gevent, gunicorn's own setting limits the time of a head and of an idle connection.
+    # Gunicorn's own setting limits the time of an idle connection.
     with SERVERS[request.param](APP, "--keep-alive", "1", environment={"LARGE_LIMITS": json.dumps(QUICK)}) as server:
         # More than the system's buffers of a connection.
         yield server, send(server, "large 8000000")["id"]

@@ -80,7 +80,6 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     server = (
         gunicorn(APP, "-c", "python:a2a_sync.gunicorn", *options, threads=THREADS, environment=variables)
         if request.param == "threads"
-        # Gunicorn's own setting also limits the time of a handshake and of a head, and each connection has a greenlet.
         else gunicorn_gevent(APP, "--worker-connections", "30", *options, environment=variables)
     )
     with server as started:

@@ -97,6 +97,24 @@ def test_disconnected_streams_release_their_greenlets(server: LiveServer) -> Non
         client.cancel_task(task_id)
 
 
+def test_waiting_streams_and_sends_have_no_greenlet_of_the_server(server: LiveServer) -> None:
+    with Client(server.url) as client, ExitStack() as stack:
+        task_id, _ = begin(client, "wait")
+        before = worker_info(server)["greenlets"]
+        streams = [stack.enter_context(closing(subscribe(server, task_id))) for _ in range(20)]
+        read_until(streams, b"data: ")
+        sends = [Background(lambda: client.send("wait 60", timeout=60)) for _ in range(10)]
+        eventually(lambda: worker_info(server)["streams"] == 20 + 10 + 1, "the streams and sends")
+        # Each send has a run, which has a greenlet.
+        eventually(lambda: worker_info(server)["greenlets"] <= before + 10, "the end of the greenlets of the requests")
+        for task in client.list_tasks().tasks:
+            if not task.state.terminal:
+                client.cancel_task(task.id)
+        # They continue on others.
+        read_until(streams, b"TASK_STATE_CANCELED")
+        assert [one.result(60).state for one in sends] == [TaskState.CANCELED] * 10
+
+
 def test_a_thousand_streams_in_one_process_end_and_use_little_memory(
     server: LiveServer, record_property: pytest.RecordProperty
 ) -> None:

@@ -104,7 +104,7 @@ def test_gunicorn_knows_every_setting() -> None:
     ).stdout
     for_gevent = json.loads(printed)
     assert set(for_gevent) <= known
-    assert for_gevent["worker_class"] == "'gevent'"
+    assert for_gevent["worker_class"] == "'a2a_sync.gunicorn.gevent.GreenletWorker'"
     assert set(settings.__all__) - set(for_gevent) == {"threads"}
 
 

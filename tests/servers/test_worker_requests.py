@@ -276,7 +276,7 @@ def test_head_and_body_are_sent_in_one_write(connection: Any) -> None:
 
 def test_resumed_streams_of_callers_take_turns() -> None:
     served: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threads = worker._Threads(16, served.put)
+    threads = worker.RequestThreads(16, served.put)
     for conn in ("a1", "a2", "a3", "a4", "a5", "b1", "c1"):
         threads.resume(conn, conn[0])
     assert threads.contended()
@@ -293,7 +293,7 @@ def test_resumed_streams_of_callers_take_turns() -> None:
 
 def test_a_stopping_worker_resumes_all_streams() -> None:
     served: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threads = worker._Threads(16, served.put)
+    threads = worker.RequestThreads(16, served.put)
     for conn in "abcd":
         threads.resume(conn, "caller")
     threads.resume_all()
@@ -313,7 +313,7 @@ def test_responses_are_continued_before_new_requests_are_served() -> None:
         if conn != "long":
             served.put(conn)
 
-    threads = worker._Threads(3, serve)
+    threads = worker.RequestThreads(3, serve)
     for conn in ("long", "long", "first"):
         threads.submit(conn)
         assert busy.get(timeout=10) == conn
@@ -339,7 +339,7 @@ def test_responses_that_are_continued_all_the_time_leave_a_thread_for_new_reques
                 threads.release(conn)
                 threads.resume(conn, "caller")
 
-    threads = worker._Threads(size, serve)
+    threads = worker.RequestThreads(size, serve)
     with lock:
         for number in range(4):
             threads.resume(f"paused-{number}", "caller")
@@ -363,7 +363,7 @@ def test_a_wake_up_of_an_earlier_pause_does_not_resume_a_response_that_its_clien
     served: queue.SimpleQueue[Any] = queue.SimpleQueue()
     conn = Unread()
     one = object.__new__(worker.BufferedThreadWorker)
-    one.tpool = worker._Threads(16, served.put)
+    one.tpool = worker.RequestThreads(16, served.put)
     one._paused = {conn: worker._Paused(SimpleNamespace(caller=""), True, iter(()))}
     one._pausing = not stopping
 
