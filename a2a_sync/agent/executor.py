@@ -83,7 +83,9 @@ class RunPort(Protocol):
     store: TaskStore
     started: StartedRun | None
     emitted: bool
-    cancel_event: threading.Event
+
+    @property
+    def cancel_event(self) -> threading.Event: ...
 
     def emit(self, *events: Event) -> None: ...
 

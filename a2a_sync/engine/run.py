@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -100,39 +100,44 @@ class Run:
     value_locks: KeyedLocks
     limits: Limits
     debug: bool = False
+    # What few runs set is in the class until then: Python gives an object with 30 attributes a dictionary of five times the size.
+    answer: Message | None = field(default=None, init=False)
+    error: BaseException | None = field(default=None, init=False)
+    unstored: str = field(default="", init=False)
+    #: Of a run whose code is called first: wakes when it has answered, has a task, or has ended.
+    decided: Signal | None = field(default=None, init=False)
+    #: It may answer with a message and no task.
+    direct: bool = field(default=False, init=False)
+    _accepted: datetime | None = field(default=None, init=False)
+    #: When other greenlets could run last, as far as `emit` knows.
+    _paused_at: float = field(default=0.0, init=False)
+    _flush_scheduled: bool = field(default=False, init=False)
+    #: Why queued chunks could not be stored; raised by the next `emit`.
+    _flush_error: BaseException | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._stopping = StopSignal()
-        self.cancel_event: threading.Event = self._stopping.event
         self.began: float | None = None
         self.last_event: float | None = None
         self.thread: int | None = None
         self.started: StartedRun | None = None
-        self.answer: Message | None = None
-        self.error: BaseException | None = None
-        self.unstored: str = ""
         self.emitted: bool = False
         self._lock = threading.RLock()
         #: Held across an append and its publication, so that entries reach the log and the listeners in one order. Acquired
         #: before `_lock`, which is not held while queued chunks are stored: the handler queues further ones meanwhile.
         self._append_lock = threading.RLock()
         self._queued: list[LogEvent] = []
-        self._flush_scheduled = False
-        #: Why queued chunks could not be stored; raised by the next `emit`.
-        self._flush_error: BaseException | None = None
         #: The run has ended, or was ended: it writes nothing more. Its code may not have returned yet.
         self.over: bool = False
         #: The state of the task, as far as this run has changed it.
         self.state: TaskState = TaskState.UNSPECIFIED
         self._stamp = Stamp(self.request, None if self.after is None else self._earlier_artifacts)
-        #: Of a run whose code is called first: wakes when it has answered, has a task, or has ended.
-        self.decided: Signal | None = None
-        #: It may answer with a message and no task.
-        self.direct: bool = False
-        self._accepted: datetime | None = None
         self._parent = current_run.get()
-        #: When other greenlets could run last, as far as `emit` knows.
-        self._paused_at = 0.0
+
+    @property
+    def cancel_event(self) -> threading.Event:
+        """Set when the code of the run is to stop."""
+        return self._stopping.event
 
     # -- beginning --
 
@@ -152,7 +157,7 @@ class Run:
             if self.started is None:
                 if self.error is not None:
                     raise self.error
-                if self.over or self.cancel_event.is_set():
+                if self.over or self._stopping.event.is_set():
                     raise OverloadedError("the server is stopping; try again", retry_after=1.0)
                 request = self.request
                 first: list[LogEvent] = [request.message]
@@ -206,7 +211,8 @@ class Run:
     def begin_unstored(self, decided: Signal, *, direct: bool) -> None:
         """Let the code of the run be called before its task is stored; see `decide`."""
         self.decided = decided
-        self.direct = direct
+        if direct:
+            self.direct = True
         self._accepted = utc_now()
 
     def decide(self) -> StartedRun | None:
@@ -384,7 +390,7 @@ class Run:
 
     def _run_code(self) -> None:
         self.began = self.last_event = clock.monotonic()
-        if self.cancel_event.is_set():
+        if self._stopping.event.is_set():
             raise TaskCancelled(self.request.task_id)
         if self.state is TaskState.SUBMITTED:
             self.emit(status_event(self.request, TaskState.WORKING))
@@ -457,7 +463,7 @@ class Run:
         """The agent's code raised `TaskCancelled`. Its task must end, whatever the reason: callers wait for the end."""
         if self.over:
             logger.info("run stopped: its task is over", extra=self._extra())
-        elif self.cancel_event.is_set():
+        elif self._stopping.event.is_set():
             logger.info("run stopped from outside", extra=self._extra())
             self._end_or_retry_later("the run was stopped")
         else:
@@ -551,10 +557,10 @@ class Run:
     # -- writing --
 
     def _refuse_if_over(self, events: Sequence[Event]) -> None:
-        if self.over or self.cancel_event.is_set():
+        if self.over or self._stopping.event.is_set():
             kinds = ", ".join(type(event).__name__ for event in events)
             # A run that was stopped may have been about to emit; one that has ended by itself should not.
-            level = logging.INFO if self.cancel_event.is_set() else logging.WARNING
+            level = logging.INFO if self._stopping.event.is_set() else logging.WARNING
             logger.log(level, "refused %s: the run has ended", kinds or "a read of the task", extra=self._extra())
             raise TaskCancelled(f"{self.request.task_id}: the run has ended")
 

@@ -39,6 +39,8 @@ _HIGH_WATER = 64 * 1024
 #: Bytes that the main thread reads or writes per connection and turn, so that no connection delays the others.
 STEP = 1024 * 1024
 
+_NOTHING = memoryview(b"")
+
 # The pattern includes the preceding line break: the search is ten times as fast as with ``^`` and MULTILINE.
 _CHUNKED = re.compile(rb"\ntransfer-encoding[ \t]*:", re.IGNORECASE)
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
@@ -218,15 +220,16 @@ class ClientSocket(socket.socket):
         self._on_park = on_park
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
-        self._parked: deque[memoryview] = deque()
+        # Most connections never park anything, and each of these needs as much memory as all other attributes together.
+        self._changed: threading.Condition | None = None
+        self._parked: deque[memoryview] | None = None
         self._broken = False
         self.parked_bytes: int = 0
         #: Monotonic time at which the client last accepted parked bytes.
         self.progress: float = 0.0
         #: Whether the whole request was received; reads by the parser then return end of file.
         self.received = False
-        self._unparsed = memoryview(b"")
+        self._unparsed = _NOTHING
         self.settimeout(None)
 
     def settimeout(self, value: float | None) -> None:
@@ -247,11 +250,11 @@ class ClientSocket(socket.socket):
 
     def unread(self, data: bytes) -> None:
         """Let the next reads return `data`, which was received before."""
-        self._unparsed = memoryview(data)
+        self._unparsed = memoryview(data) if data else _NOTHING
 
     def take_unread(self) -> bytes:
         """The rest of the bytes given to `unread`."""
-        data, self._unparsed = bytes(self._unparsed), memoryview(b"")
+        data, self._unparsed = bytes(self._unparsed), _NOTHING
         return data
 
     def read_now(self, size: int) -> bytes:
@@ -301,6 +304,8 @@ class ClientSocket(socket.socket):
             first = not self._parked
             if first:
                 self.progress = time.monotonic()
+            if self._parked is None:
+                self._parked = deque()
             self._parked.append(view)
             self.parked_bytes += len(view)
         if first:
@@ -318,11 +323,12 @@ class ClientSocket(socket.socket):
 
     def _wait_until_sent(self, limit_bytes: int) -> None:
         """Wait until at most `limit_bytes` bytes are parked. The lock must be held."""
-        if self.parked_bytes > limit_bytes and not self._changed.wait_for(
-            lambda: self.parked_bytes <= limit_bytes, self.gettimeout()
-        ):
-            # As when the connection was aborted: gunicorn logs no traceback of it.
-            raise BrokenPipeError(errno.EPIPE, "the client does not read")
+        if self.parked_bytes > limit_bytes:
+            if self._changed is None:
+                self._changed = threading.Condition(self._lock)
+            if not self._changed.wait_for(lambda: self.parked_bytes <= limit_bytes, self.gettimeout()):
+                # As when the connection was aborted: gunicorn logs no traceback of it.
+                raise BrokenPipeError(errno.EPIPE, "the client does not read")
         if self._broken:
             raise BrokenPipeError(errno.EPIPE, "the connection was aborted")
 
@@ -355,7 +361,7 @@ class ClientSocket(socket.socket):
                     self._parked.popleft()
                 else:
                     self._parked[0] = _rest(view, sent)
-            if self.parked_bytes <= _HIGH_WATER:
+            if self._changed is not None and self.parked_bytes <= _HIGH_WATER:
                 self._changed.notify_all()
             return not self._parked
 
@@ -363,9 +369,10 @@ class ClientSocket(socket.socket):
         """Reset the connection and discard its parked bytes. Writes then raise `BrokenPipeError`."""
         with self._lock:
             self._broken = True
-            self._parked.clear()
+            self._parked = None
             self.parked_bytes = 0
-            self._changed.notify_all()
+            if self._changed is not None:
+                self._changed.notify_all()
         with suppress(OSError):  # already closed
             self.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             self.shutdown(socket.SHUT_RDWR)

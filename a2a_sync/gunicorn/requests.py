@@ -40,6 +40,8 @@ class _Head(NamedTuple):
     """A parsed head: the attributes of its request, and its environ without what belongs to one request."""
 
     attributes: dict[str, Any]
+    #: Those of them that every request has in its class already.
+    defaulted: dict[str, Any]
     environ: dict[str, Any]
     #: The place of Content-Length in the headers of the request.
     length_at: int | None
@@ -48,8 +50,6 @@ class _Head(NamedTuple):
 class KnownRequest(Request):  # type: ignore[misc]
     """A request that is made from a known head. Its whole body has arrived."""
 
-    #: Without what belongs to one connection.
-    environ: dict[str, Any]
     body: Any
     unreader: Any
     req_number: int
@@ -59,17 +59,26 @@ class KnownRequest(Request):  # type: ignore[misc]
     rest: bytes
 
     def __init__(self, head: _Head, data: bytes, end: int, length: bytes) -> None:
-        attributes = self.__dict__
-        attributes.update(head.attributes)
+        for name, value in head.defaulted.items():
+            setattr(self, name, value)
+        self._head = head
         self.trailers: list[Any] = []
-        self.headers: list[tuple[str, str]] = attributes["headers"].copy()
-        self.environ = head.environ.copy()
+        self.headers: list[tuple[str, str]] = head.attributes["headers"].copy()
+        #: Without what belongs to one connection.
+        self.environ: dict[str, Any] = head.environ.copy()
         if head.length_at is not None:
             digits = self.environ["CONTENT_LENGTH"] = length.decode()
             self.headers[head.length_at] = ("CONTENT-LENGTH", digits)
         ends = end + int(length)
         self.body = self.environ["wsgi.input"] = io.BytesIO(data[end:ends])
         self.rest = data[ends:]
+
+    def __getattr__(self, name: str) -> Any:
+        """What its head says. A copy would need more memory than the rest of the request."""
+        try:
+            return self._head.attributes[name]
+        except KeyError:
+            raise AttributeError(name) from None
 
 
 class Heads:
@@ -108,7 +117,8 @@ class Heads:
         environ = {name: value for name, value in environ.items() if name not in _OF_ONE_REQUEST}
         if len(self._known) >= _MAX_HEADS:
             self._known.clear()
-        self._known[key] = _Head(attributes, environ, places[0] if places else None)
+        defaulted = {name: value for name, value in attributes.items() if hasattr(Request, name)}
+        self._known[key] = _Head(attributes, defaulted, environ, places[0] if places else None)
 
 
 def _key(head: bytes, server: Any) -> tuple[tuple[Any, ...], bytes]:

@@ -52,7 +52,8 @@ class _Ticket:
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.since = time.monotonic()
-        self.granted = threading.Lock()
+        #: None while it has not waited: hardly any ticket does.
+        self.granted: threading.Lock | None = None
 
 
 class ThreadBudget:
@@ -199,9 +200,10 @@ class ThreadBudget:
                 # Its response is not read, and connections that are cut off again and again would occupy all threads.
                 raise CallerGone()
             self._check_wait(owner, self._max_threads, delay)
+            granted = ticket.granted = threading.Lock()
+            granted.acquire()
             self._queue.append(ticket)
-            ticket.granted.acquire()
-        if not ticket.granted.acquire(timeout=_MAX_WAIT):
+        if not granted.acquire(timeout=_MAX_WAIT):
             with self._lock:
                 if ticket in self._queue:
                     self._queue.remove(ticket)
@@ -242,7 +244,8 @@ class ThreadBudget:
                 if self._threads.admits(waiting.owner):
                     self._queue.remove(waiting)
                     self._hold(waiting)
-                    waiting.granted.release()
+                    if waiting.granted is not None:
+                        waiting.granted.release()
 
 
 @contextmanager
