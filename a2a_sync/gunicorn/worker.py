@@ -54,6 +54,8 @@ _MAX_LINGERING = 1000
 _FIRST_READ = 64 * 1024
 #: The members of `Limits` that the worker enforces.
 _LIMITS = ("header_timeout", "max_body_bytes", "body_idle_timeout", "body_timeout", "write_timeout")
+#: The most connections that are accepted in one turn of the main thread.
+_ACCEPTED_IN_TURN = 64
 #: Interval in seconds at which time limits are checked.
 _SWEEP_INTERVAL = 0.25
 #: A worker that can accept no more connections closes one in so many of them, at least one.
@@ -369,7 +371,17 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     # -- receiving --
 
     def accept(self, listener: socket.socket) -> None:
-        """Accept a connection and receive its request without occupying a pool thread."""
+        """Accept connections, and receive their requests without occupying a pool thread.
+
+        Several in a turn: behind a crowd of new connections, the last one would wait for as many turns of the main thread. Only one where
+        there are other workers, which get some of them then.
+        """
+        left = _ACCEPTED_IN_TURN if self.cfg.workers == 1 else 1
+        while left > 0 and self.nr_conns < self.worker_connections and self._accept_one(listener):
+            left -= 1
+
+    def _accept_one(self, listener: socket.socket) -> bool:
+        """Accept a connection; False where none waits, or it cannot be accepted."""
         try:
             client, address = listener.accept()
         except OSError as error:
@@ -377,9 +389,10 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
                 self._evict()
             elif error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
                 raise
-            return
+            return False
         self.nr_conns += 1
         self.enqueue_req(_Connection(self, client, address, listener.getsockname()))
+        return True
 
     def on_client_socket_readable(self, conn: Any, client: Any) -> None:
         """Receive the next request of a kept-alive connection.
