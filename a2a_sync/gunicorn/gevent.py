@@ -60,8 +60,9 @@ _CHUNKS_IN_TURN = 128
 class GreenletWorker(BufferedThreadWorker):
     """The worker class: as `BufferedThreadWorker`, with a new greenlet for each request in the place of a pool thread.
 
-    Requests are received, and responses continued, by the main greenlet: an open stream without events, a waiting send and a slow
-    client occupy a connection, but no greenlet. As many requests are served at once as there are connections.
+    The main greenlet receives requests, sends what clients do not read at once, and starts greenlets that continue responses. An open
+    stream without events, a waiting send and a slow client occupy a connection, but no greenlet. As many requests are served at
+    once as there are connections.
     """
 
     @property

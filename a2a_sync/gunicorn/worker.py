@@ -374,10 +374,11 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         """Accept connections, and receive their requests without occupying a pool thread.
 
         Several in a turn: behind a crowd of new connections, the last one would wait for as many turns of the main thread. Only one where
-        there are other workers, which get some of them then.
+        there are other workers, which get some of them then, and no more than half of those that are left: a worker that is full closes
+        connections whose requests it has not received.
         """
-        left = _ACCEPTED_IN_TURN if self.cfg.workers == 1 else 1
-        while left > 0 and self.nr_conns < self.worker_connections and self._accept_one(listener):
+        left = min(_ACCEPTED_IN_TURN, (self.worker_connections - self.nr_conns) // 2) if self.cfg.workers == 1 else 1
+        while self._accept_one(listener) and left > 1:
             left -= 1
 
     def _accept_one(self, listener: socket.socket) -> bool:

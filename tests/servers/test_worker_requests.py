@@ -379,17 +379,19 @@ def test_responses_that_are_continued_all_the_time_leave_a_thread_for_new_reques
 
 
 @pytest.mark.parametrize(("workers", "accepted"), [(1, 3), (2, 1)])
-def test_connections_that_wait_are_accepted_in_one_turn_unless_other_workers_can(workers: int, accepted: int) -> None:
+def test_half_of_the_free_places_are_filled_in_one_turn_unless_there_are_other_workers(
+    workers: int, accepted: int
+) -> None:
     found: list[Any] = []
     one: Any = object.__new__(worker.BufferedThreadWorker)
-    one.cfg, one.nr_conns, one.worker_connections = Config(), 0, 10
+    one.cfg, one.nr_conns, one.worker_connections = Config(), 0, 6
     one.cfg.set("workers", workers)
     one.enqueue_req = found.append
     one.method_queue, one.send_when_writable = SimpleNamespace(defer=print), None
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         listener.setblocking(False)
-        for _ in range(3):
+        for _ in range(4):
             stack.enter_context(socket.create_connection(listener.getsockname()))
         one.accept(listener)
         for conn in found:
