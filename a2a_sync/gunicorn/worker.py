@@ -55,7 +55,7 @@ _FIRST_READ = 64 * 1024
 #: The members of `Limits` that the worker enforces.
 _LIMITS = ("header_timeout", "max_body_bytes", "body_idle_timeout", "body_timeout", "write_timeout")
 #: The most connections that are accepted in one turn of the main thread.
-_ACCEPTED_IN_TURN = 64
+_ACCEPTED_IN_TURN = 16
 #: Interval in seconds at which time limits are checked.
 _SWEEP_INTERVAL = 0.25
 #: A worker that can accept no more connections closes one in so many of them, at least one.
