@@ -50,7 +50,7 @@ class CountingStore(MemoryStore):
 
     def start_run(self, scope: Owner, request: RunRequest, events: Sequence[LogEvent], **options: Any) -> StartedRun:
         started = super().start_run(scope, request, events, **options)
-        self._wrote(request.task_id, True)
+        self._wrote(request.task_id, started.head.running)
         return started
 
     def append(

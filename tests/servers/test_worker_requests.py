@@ -118,17 +118,19 @@ def test_requests_with_a_repeated_head_do_not_copy_it(connection: Any) -> None:
 
 
 def test_a_connection_that_parks_nothing_needs_little_memory() -> None:
-    with ExitStack() as stack:
-        pairs = [socket.socketpair() for _ in range(100)]
-        for ours, peer in pairs:
-            stack.enter_context(ours)
-            stack.enter_context(peer)
-        tracemalloc.start()
-        stack.callback(tracemalloc.stop)
-        sockets = [stack.enter_context(ClientSocket(ours, lambda: None, 10)) for ours, _ in pairs]
-        each = tracemalloc.get_traced_memory()[0] / len(sockets)
-    # The queue of what waits for the client, and the condition for it, would be 2 KB.
-    assert each < 1000
+    def measure() -> float:
+        with ExitStack() as stack:
+            pairs = [socket.socketpair() for _ in range(100)]
+            for ours, peer in pairs:
+                stack.enter_context(ours)
+                stack.enter_context(peer)
+            tracemalloc.start()
+            stack.callback(tracemalloc.stop)
+            sockets = [stack.enter_context(ClientSocket(ours, lambda: None, 10)) for ours, _ in pairs]
+            return tracemalloc.get_traced_memory()[0] / len(sockets)
+
+    # The queue of what waits for the client, and the condition for it, would be 2 KB. Threads of earlier tests may allocate meanwhile.
+    assert min(measure() for _ in range(5)) < 1000
 
 
 def test_bodies_of_other_lengths_and_further_requests_are_separated(connection: Any) -> None:
