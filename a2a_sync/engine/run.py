@@ -65,7 +65,7 @@ _TIME_SLICE = 0.005
 current_run: contextvars.ContextVar[Run | None] = contextvars.ContextVar("a2a_sync_run", default=None)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Run:
     """See the module. Attributes without underscore may be read from any thread.
 
@@ -100,44 +100,44 @@ class Run:
     value_locks: KeyedLocks
     limits: Limits
     debug: bool = False
-    # What few runs set is in the class until then: Python gives an object with 30 attributes a dictionary of five times the size.
+    began: float | None = field(default=None, init=False)
+    last_event: float | None = field(default=None, init=False)
+    thread: int | None = field(default=None, init=False)
+    started: StartedRun | None = field(default=None, init=False)
     answer: Message | None = field(default=None, init=False)
     error: BaseException | None = field(default=None, init=False)
     unstored: str = field(default="", init=False)
+    emitted: bool = field(default=False, init=False)
+    #: The run has ended, or was ended: it writes nothing more. Its code may not have returned yet.
+    over: bool = field(default=False, init=False)
+    #: The state of the task, as far as this run has changed it.
+    state: TaskState = field(default=TaskState.UNSPECIFIED, init=False)
     #: Of a run whose code is called first: wakes when it has answered, has a task, or has ended.
     decided: Signal | None = field(default=None, init=False)
     #: It may answer with a message and no task.
     direct: bool = field(default=False, init=False)
-    _accepted: datetime | None = field(default=None, init=False)
-    #: When other greenlets could run last, as far as `emit` knows.
-    _paused_at: float = field(default=0.0, init=False)
+    #: Set when the code of the run is to stop.
+    cancel_event: threading.Event = field(init=False)
+    _stopping: StopSignal = field(init=False)
+    _stamp: Stamp = field(init=False)
+    _parent: Run | None = field(init=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, init=False)
+    #: Held across an append and its publication, so that entries reach the log and the listeners in one order. Acquired
+    #: before `_lock`, which is not held while queued chunks are stored: the handler queues further ones meanwhile.
+    _append_lock: threading.RLock = field(default_factory=threading.RLock, init=False)
+    _queued: list[LogEvent] = field(default_factory=list, init=False)
     _flush_scheduled: bool = field(default=False, init=False)
     #: Why queued chunks could not be stored; raised by the next `emit`.
     _flush_error: BaseException | None = field(default=None, init=False)
+    _accepted: datetime | None = field(default=None, init=False)
+    #: When other greenlets could run last, as far as `emit` knows.
+    _paused_at: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         self._stopping = StopSignal()
-        self.began: float | None = None
-        self.last_event: float | None = None
-        self.thread: int | None = None
-        self.started: StartedRun | None = None
-        self.emitted: bool = False
-        self._lock = threading.RLock()
-        #: Held across an append and its publication, so that entries reach the log and the listeners in one order. Acquired
-        #: before `_lock`, which is not held while queued chunks are stored: the handler queues further ones meanwhile.
-        self._append_lock = threading.RLock()
-        self._queued: list[LogEvent] = []
-        #: The run has ended, or was ended: it writes nothing more. Its code may not have returned yet.
-        self.over: bool = False
-        #: The state of the task, as far as this run has changed it.
-        self.state: TaskState = TaskState.UNSPECIFIED
+        self.cancel_event = self._stopping.event
         self._stamp = Stamp(self.request, None if self.after is None else self._earlier_artifacts)
         self._parent = current_run.get()
-
-    @property
-    def cancel_event(self) -> threading.Event:
-        """Set when the code of the run is to stop."""
-        return self._stopping.event
 
     # -- beginning --
 
@@ -157,7 +157,7 @@ class Run:
             if self.started is None:
                 if self.error is not None:
                     raise self.error
-                if self.over or self._stopping.event.is_set():
+                if self.over or self.cancel_event.is_set():
                     raise OverloadedError("the server is stopping; try again", retry_after=1.0)
                 request = self.request
                 first: list[LogEvent] = [request.message]
@@ -211,8 +211,7 @@ class Run:
     def begin_unstored(self, decided: Signal, *, direct: bool) -> None:
         """Let the code of the run be called before its task is stored; see `decide`."""
         self.decided = decided
-        if direct:
-            self.direct = True
+        self.direct = direct
         self._accepted = utc_now()
 
     def decide(self) -> StartedRun | None:
@@ -390,7 +389,7 @@ class Run:
 
     def _run_code(self) -> None:
         self.began = self.last_event = clock.monotonic()
-        if self._stopping.event.is_set():
+        if self.cancel_event.is_set():
             raise TaskCancelled(self.request.task_id)
         if self.state is TaskState.SUBMITTED:
             self.emit(status_event(self.request, TaskState.WORKING))
@@ -463,7 +462,7 @@ class Run:
         """The agent's code raised `TaskCancelled`. Its task must end, whatever the reason: callers wait for the end."""
         if self.over:
             logger.info("run stopped: its task is over", extra=self._extra())
-        elif self._stopping.event.is_set():
+        elif self.cancel_event.is_set():
             logger.info("run stopped from outside", extra=self._extra())
             self._end_or_retry_later("the run was stopped")
         else:
@@ -557,10 +556,10 @@ class Run:
     # -- writing --
 
     def _refuse_if_over(self, events: Sequence[Event]) -> None:
-        if self.over or self._stopping.event.is_set():
+        if self.over or self.cancel_event.is_set():
             kinds = ", ".join(type(event).__name__ for event in events)
             # A run that was stopped may have been about to emit; one that has ended by itself should not.
-            level = logging.INFO if self._stopping.event.is_set() else logging.WARNING
+            level = logging.INFO if self.cancel_event.is_set() else logging.WARNING
             logger.log(level, "refused %s: the run has ended", kinds or "a read of the task", extra=self._extra())
             raise TaskCancelled(f"{self.request.task_id}: the run has ended")
 

@@ -73,7 +73,7 @@ class GreenletWorker(BufferedThreadWorker):
         return _RequestGreenlets(self.request_threads, self.serve)
 
     def run(self) -> None:
-        self.poller = _Poller()
+        self.poller: Any = _Poller()
         super().run()
 
     def handle_request(self, req: Any, conn: Any) -> bool:

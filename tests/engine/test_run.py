@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import sys
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +12,6 @@ import pytest
 
 from a2a_sync import InputRequired
 from a2a_sync.agent.executor import TaskCancelled
-from a2a_sync.engine.run import current_run
 from a2a_sync.errors import AgentError, InternalError, StoreError, TaskNotCancelableError, UnsupportedOperationError
 from a2a_sync.stores.base import Owner, TaskQuery
 from a2a_sync.stores.memory import MemoryStore
@@ -626,16 +624,3 @@ def test_the_history_has_the_users_words_the_results_and_the_questions_and_no_pr
     task = served.send("start")
     task = served.send("yes", task_id=task.id)
     assert texts(task.history) == ["user: start", "agent: really?", "user: yes", "agent: result"]
-
-
-def test_a_run_has_few_enough_attributes_for_a_small_dictionary(serve):
-    sizes = []
-
-    def handler(message, context):
-        sizes.append(sys.getsizeof(vars(current_run.get())))
-        return "done"
-
-    serve(handler).send()
-    (size,) = sizes
-    # 1,584 bytes with one attribute too many.
-    assert size < 500

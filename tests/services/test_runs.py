@@ -13,7 +13,7 @@ from tests.server.test_idempotency import *  # noqa: F403
 from tests.services.conftest import serve  # noqa: F401 (in place of the fixture of these modules)
 
 # A process that shares a store has a thread for its heartbeats, or it accepts no run.
-del test_a_system_without_threads_fails_the_task_and_gives_the_place_back  # noqa: F821
+del test_a_system_without_threads_fails_or_refuses_the_task_and_gives_the_place_back  # noqa: F821
 
 
 @pytest.fixture
