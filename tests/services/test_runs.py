@@ -1,4 +1,4 @@
-"""The tests of runs and of idempotent sends once more, over PostgreSQL."""
+"""The tests of runs, of the time at which tasks are stored and of idempotent sends once more, over PostgreSQL."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from tests.engine import Served
 from tests.engine.test_run import *  # noqa: F403
 from tests.engine.test_runs import *  # noqa: F403
+from tests.engine.test_store_timeout import *  # noqa: F403
 from tests.server.test_idempotency import *  # noqa: F403
 from tests.services.conftest import serve  # noqa: F401 (in place of the fixture of these modules)
 
