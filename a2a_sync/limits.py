@@ -129,7 +129,7 @@ class Limits:
     busy_task_timeout: float = 20.0
     blocking_send_timeout: float | None = None
     direct_reply_timeout: float = 0.03
-    task_store_timeout: float = 0.03
+    task_store_timeout: float = 0.1
     cancel_handler_timeout: float = 0.5
     worker_heartbeat_interval: float = 2.0
     max_run_attempts: int = 3
