@@ -83,9 +83,7 @@ class RunPort(Protocol):
     store: TaskStore
     started: StartedRun | None
     emitted: bool
-
-    @property
-    def cancel_event(self) -> threading.Event: ...
+    cancel_event: threading.Event
 
     def emit(self, *events: Event) -> None: ...
 

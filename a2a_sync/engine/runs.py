@@ -207,9 +207,10 @@ class RunManager(Component):
         run = self._register(spec, owner, request, slot, after=None)
         run.begin_unstored(decided, direct=direct)
         if not direct:
-            self._unstored.add(run)
             if self.remote or _is_retryable(spec):
                 self._begin(run, slot)
+            else:
+                self._unstored.add(run)
         self.dispatch(run)
         return run
 
@@ -217,7 +218,6 @@ class RunManager(Component):
         try:
             return run.begin(ready=slot is None or slot.ready)
         except BaseException:
-            self._unstored.discard(run)
             self._cancel_reservation(run, slot)
             raise
 

@@ -188,7 +188,7 @@ class Arrivals:
                 self._leave(call)
             if not canceled:
                 message = InvalidRequestError("the call has no message") if data is None else data
-                call.execute(message, partial(self._leave, call) if keeps else _nothing)
+                call.execute(message, partial(self._leave, call) if keeps else lambda: None)
             return ended
 
         with state.condition:
@@ -268,7 +268,3 @@ def _surplus(calls: Iterable[_Call], keep: int) -> list[_Call]:
         connections[call.peer].append(call)
     surplus = max(0, sum(map(len, connections.values())) - keep)
     return [max(connections.values(), key=len).popleft() for _ in range(surplus)]
-
-
-def _nothing() -> None:
-    """Frees no place."""

@@ -94,7 +94,7 @@ class CallThreads(Executor):
         function, event, state, behavior, _, *rest = args
         if behavior not in self._receiving:
             # It reads its requests itself, and so holds a thread meanwhile.
-            self._start(lambda message: event.call.cancel() if message else fn(*args), b"", _nothing)
+            self._start(lambda message: event.call.cancel() if message else fn(*args), b"", lambda: None)
         elif _size(event.invocation_metadata) > self._metadata_bytes:
             # gRPC itself has no limit for clients that do not acknowledge its settings.
             event.call.cancel()
@@ -251,7 +251,3 @@ def _full() -> OverloadedError:
 def _size(metadata: Any) -> int:
     """The size of metadata as HTTP/2 counts it."""
     return 32 * len(metadata) + sum(len(name) + len(value) for name, value in metadata)
-
-
-def _nothing() -> None:
-    """Frees no place: the call has none."""

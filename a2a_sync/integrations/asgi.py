@@ -10,6 +10,7 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from a2a_sync.concurrency.pool import Slot, WorkerPool
 from a2a_sync.errors import OverloadedError
@@ -21,7 +22,8 @@ from a2a_sync.wsgi.process import Site
 
 __all__ = ["ASGIApp", "Dispatcher"]
 
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+#: An ASGI application. Frameworks disagree about the types of its scope and callables: those of Django exclude those of Starlette.
+Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 #: The most requests that begin at once; each counts until it ends, for so many seconds at most. The interpreter alternates
 #: between all running threads: hundreds of short requests at once would take longest for all of them.

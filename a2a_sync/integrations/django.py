@@ -89,7 +89,7 @@ def _respond(app: Site, environ: dict[str, Any]) -> Any:
 
     chunks, status, headers = run_wsgi_app(app, environ)
     streams = headers.get("Content-Type", "").startswith("text/event-stream")
-    make = StreamingHttpResponse if streams else HttpResponse
+    make: Any = StreamingHttpResponse if streams else HttpResponse
     content = chunks if streams else b"".join(chunks)
     response = make(content, status=int(status[:3]), reason=status[4:])
     if not streams and (close := getattr(chunks, "close", None)) is not None:

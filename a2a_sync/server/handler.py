@@ -141,7 +141,7 @@ class RequestHandler:
             raise MethodNotFoundError(f"no operation {call.operation.name}")
         check_ids(call.request)
         if call.operation not in _SENDS:
-            self._runs.store_tasks(_owner(getattr(call.request, "tenant", ""), call.context))
+            self._runs.store_tasks(_owner(call.request.tenant, call.context))
         result: ResultT = method(call.request, call.context)
         return result
 
@@ -165,13 +165,7 @@ class RequestHandler:
             with Waiter(self._hub, run_request.task_id) as waiter:
                 later = not at_once and run_on is RunOn.POOL and run_request.webhook is None
                 started = yield from self._start(
-                    owner,
-                    run_request,
-                    head,
-                    context,
-                    wait=not at_once,
-                    run_on=run_on,
-                    store_later=later,
+                    owner, run_request, head, context, wait=not at_once, run_on=run_on, store_later=later
                 )
                 if isinstance(started, Message):
                     return started

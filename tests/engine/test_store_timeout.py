@@ -87,20 +87,27 @@ def test_the_log_is_the_same_whenever_the_task_is_stored(serve):
     assert [number for number, _, _ in logs[0]] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_run_that_asks_is_one_write_and_goes_on_with_the_answer(serve):
-    served = serve(lambda message, context: context.ask("Which size?").upper(), task_store_timeout=TIMEOUT)
+def test_a_run_that_asks_is_one_write_and_goes_on_with_the_answer():
+    served = Served(
+        lambda message, context: context.ask("Which size?").upper(), store=Counting(), task_store_timeout=TIMEOUT
+    )
     asked = served.send("pizza")
-    assert asked.state is S.INPUT_REQUIRED
+    assert (asked.state, served.store.writes) == (S.INPUT_REQUIRED, ["start_run"])
     assert served.send("large", task_id=asked.id).text == "LARGE"
+    served.close()
 
 
-def test_pieces_of_a_run_are_stored_with_its_task(serve):
+def test_the_first_piece_of_a_run_is_stored_with_its_task():
     def handler(message, context):
         yield "a"
         yield "b"
 
-    task = serve(handler, task_store_timeout=TIMEOUT).send()
+    served = Served(handler, store=Counting(), task_store_timeout=TIMEOUT)
+    task = served.send()
     assert (task.state, task.artifacts[0].text) == (S.COMPLETED, "ab")
+    # The second piece, and the end.
+    assert served.store.writes == ["start_run", "append", "append"]
+    served.close()
 
 
 def test_a_run_that_fails_leaves_a_failed_task(serve):

@@ -8,7 +8,5 @@ MYPY = (
     "--strict",
     "--follow-imports=silent",
     "--ignore-missing-imports",
-    # Django has no types of its own, so its test case is Any here.
-    "--allow-subclassing-any",
     f"--cache-dir={ROOT}/.mypy_cache/tests",
 )
