@@ -40,7 +40,7 @@ _SHORT_INTERVAL = 0.025
 #: Most calls whose message has not arrived; beyond it half of them are cut.
 _MAX_UNSENT = 1000
 #: Names a batch without operations among the pending batches of a call.
-_CHECK_TOKEN = "a2a_check"
+_EMPTY_BATCH = "a2a_check"
 
 
 class _Call:
@@ -232,7 +232,7 @@ class Arrivals:
 
         def looked(_: Any) -> Any:
             with state.condition:
-                ended = grpcio._possibly_finish_call(state, _CHECK_TOKEN)
+                ended = grpcio._possibly_finish_call(state, _EMPTY_BATCH)
             self._looking = False
             self._cut(lambda: self._late(now))
             return ended
@@ -241,7 +241,7 @@ class Arrivals:
             if grpcio._RECEIVE_MESSAGE_TOKEN in state.due:
                 self._looking = True
                 late[0].rpc.start_server_batch((), looked)
-                state.due.add(_CHECK_TOKEN)
+                state.due.add(_EMPTY_BATCH)
 
     def _cut(self, choose: Callable[[], list[_Call]]) -> None:
         with self._lock:
