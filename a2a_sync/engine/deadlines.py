@@ -84,8 +84,8 @@ class Watchdog:
         """Why the run must end, or ``""``. The time in the queue for a thread does not count."""
         if run.began is None or run.last_event is None:
             return ""
-        if run.started is None and not run.direct:
-            # Its caller is about to store its task.
+        if run.started is None and not run.direct and not run.over:
+            # Its caller is about to store its task. Where that fails, the run is over, and its code may still hang.
             return ""
         longest, silent = self._limits.run_timeout, self._limits.run_idle_timeout
         if longest and now - run.began > longest:

@@ -217,6 +217,24 @@ def test_a_store_that_fails_is_an_error_of_the_send_and_leaves_no_task():
     served.close()
 
 
+def test_a_run_that_hangs_without_a_task_leaves_its_thread_to_others():
+    gate = Gate()
+
+    def handler(message, context):
+        if message.text == "hang":
+            gate.block()
+        return "done"
+
+    served = Served(handler, store=Counting(), max_concurrent_runs=1, run_timeout=0.05, task_store_timeout=0.01)
+    served.store.failures.append(StoreError("the disk is full"))
+    with pytest.raises(InternalError):
+        served.send("hang")
+    assert served.send("next").state is S.COMPLETED
+    assert served.pool.lingering == 1, "the hanging run has returned"
+    gate.open.set()
+    served.close()
+
+
 def test_an_owner_without_space_is_refused():
     served = Served(lambda message, context: "done", store=Counting(), task_store_timeout=TIMEOUT)
     served.store.failures += [OwnerFull("full")] * 3
