@@ -145,7 +145,7 @@ class Run:
         """Store the request, the first entries and `events` in one step, unless that was done before.
 
         Parameters:
-            ready: a thread is free, so that the task is working at once.
+            ready: a thread is free, so that the task is working at once; it is too when the code of the run was called.
             events: what the run has emitted.
 
         Raises:
@@ -164,7 +164,7 @@ class Run:
                 now = self._accepted or utc_now()
                 if self.after is None:
                     first.append(status_event(request, TaskState.SUBMITTED, at=now))
-                if ready or self.after is not None:
+                if ready or self.began is not None or self.after is not None:
                     first.append(status_event(request, TaskState.WORKING, at=now))
                 ends = end_run(events)
                 try:
@@ -229,7 +229,7 @@ class Run:
             if self.answer is not None:
                 return None
             try:
-                return self.begin(ready=self.began is not None)
+                return self.begin(ready=False)
             except BaseException:
                 # The caller gets an error, so no task may be created later.
                 self.over = True
@@ -391,7 +391,10 @@ class Run:
         self.began = self.last_event = clock.monotonic()
         if self.cancel_event.is_set():
             raise TaskCancelled(self.request.task_id)
-        if self.state is TaskState.SUBMITTED:
+        with self._lock:
+            # The task may be being stored, as submitted.
+            submitted = self.state is TaskState.SUBMITTED
+        if submitted:
             self.emit(status_event(self.request, TaskState.WORKING))
             self.emitted = False
         context, on_hub = RequestContext(self), gevent_hub_caller()

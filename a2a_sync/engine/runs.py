@@ -229,7 +229,7 @@ class RunManager(Component):
         for run in [run for run in self._unstored.copy() if owner is None or run.owner == owner]:
             # What prevents it is raised by `decide`.
             with suppress(Exception):
-                run.begin(ready=run.began is not None)
+                run.begin(ready=False)
 
     def decide(self, run: Run) -> StartedRun | Message:
         """The task of a run of `start_unstored`, which is stored if it was not yet, or the message of a direct run.

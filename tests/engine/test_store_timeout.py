@@ -281,3 +281,27 @@ def test_a_run_that_gets_no_thread_in_time_is_stored_as_submitted(serve):
     eventually(lambda: sorted(task.state for task in stored(served)) == [S.SUBMITTED, S.WORKING], "both tasks")
     gate.open.set()
     assert {first.result().state, second.result().state} == {S.COMPLETED}
+
+
+def test_a_run_that_gets_a_thread_while_it_is_stored_as_submitted_is_working_then():
+    gate = Gate()
+
+    class Slow(MemoryStore):
+        """The second run gets the thread of the first one while its task is being stored."""
+
+        def start_run(self, owner: Any, request: Any, *args: Any, **options: Any) -> Any:
+            if request.message.parts[0].text == "second":
+                gate.open.set()
+                eventually(lambda: has_begun(request.task_id), "the second run")
+            return super().start_run(owner, request, *args, **options)
+
+    def has_begun(task_id: str) -> bool:
+        return any(run.task_id == task_id and run.running_s is not None for run in served.app._engine.runs.active())
+
+    served = Served(waiting(gate), store=Slow(), max_concurrent_runs=1, task_store_timeout=0.01)
+    first = served.in_background("first")
+    gate.wait()
+    second = served.send("second")
+    assert first.result().state is S.COMPLETED
+    assert served.states(second.id) == [S.SUBMITTED, S.WORKING, S.COMPLETED]
+    served.close()
