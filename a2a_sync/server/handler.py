@@ -416,12 +416,15 @@ class RequestHandler:
                 task = waiter.task()
                 if task is not None and task.state.paused:
                     return trim_history(task, self._history(history), self._limits)
-                stored = yield from self._stored(owner, waiter.task_id, history, context)
-                # The wake-up may come from the end of an earlier run of the task. A stopping server returns the task as
-                # it is; another server will end it.
-                if stored.task.state.paused or not stored.running or stopped:
-                    return stored.task
-                self._responses.release()
+                # A poll of the store wakes this call too, so a large task is read only when it may have paused.
+                head = self._store.head(owner, waiter.task_id)
+                if head.status.state.paused or not head.running or stopped:
+                    stored = yield from self._stored(owner, waiter.task_id, history, context)
+                    # The wake-up may come from the end of an earlier run of the task. A stopping server returns the task
+                    # as it is; another server will end it.
+                    if stored.task.state.paused or not stored.running or stopped:
+                        return stored.task
+                    del stored
             _leave_if_gone(context)
 
     def _check_interval(self, context: CallContext) -> float:

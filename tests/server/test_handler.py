@@ -238,6 +238,23 @@ def test_a_blocking_send_can_be_bounded(serve):
     assert served.until(task.id, S.COMPLETED)
 
 
+def test_a_waiting_send_does_not_read_its_task_before_it_may_have_paused(serve, monkeypatch):
+    turns, reads, checked = Turns(), [], threading.Event()
+    served = serve(turns)
+    load, head = served.store.load, served.store.head
+    monkeypatch.setattr(served.store, "load", lambda *a, **k: reads.append("load") or checked.set() or load(*a, **k))
+    monkeypatch.setattr(served.store, "head", lambda *a: reads.append("head") or checked.set() or head(*a))
+    sender = served.in_background("hold end")
+    turns.gate("hold end").wait()
+    (task_id,) = eventually(lambda: served.app._engine.hub.followed, "the waiting send")
+    # As a poll of the store does.
+    served.app._engine.hub.hint(task_id)
+    assert checked.wait(TIMEOUT)
+    assert reads == ["head"]
+    turns.gate("hold end").open.set()
+    assert sender.result().state is S.COMPLETED
+
+
 def test_a_caller_that_leaves_is_not_waited_for_and_the_task_goes_on(serve):
     turns, gone = Turns(), threading.Event()
     served = serve(turns)
