@@ -140,6 +140,11 @@ class Batch:
         self.entries: tuple[Entry, ...] = tuple(Entry(0, event) for event in events)
         self.change: Outcome = outcome(events)
         self.bodies: list[bytes] = [_CODEC.encode_item(entry) for entry in self.entries]
+        for entry, body in zip(self.entries, self.bodies, strict=True):
+            if not entry.streamed:
+                # No stream encodes it again, and a run keeps its message.
+                entry.size = len(body)
+                entry.encoded.clear()
         status = self.change.status
         self.status: bytes = b"" if status is None else jsontext.dumps(_CODEC.dump(status))
         self.size: int = sum(map(len, self.bodies))

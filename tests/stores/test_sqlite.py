@@ -521,6 +521,13 @@ def test_what_json_cannot_say_is_refused_before_anything_is_stored(make_store):
     assert store.append(run.token, [chunk(run.head.id, "x")])[0].number == 4
 
 
+def test_a_run_keeps_its_message_once(make_store):
+    run = begin(make_store())
+    kept = [entry.encoded for entry in run.entries if not entry.streamed]
+    assert kept == [{}]
+    assert all(entry.encoded for entry in run.entries if entry.streamed)
+
+
 def test_credentials_of_a_request_are_not_stored(path, make_store):
     sent = message("t")
     hook = TaskPushNotificationConfig(
