@@ -48,8 +48,8 @@ def to_chat_messages(messages: Message | Iterable[Message], *, lossless: bool = 
     """Convert messages of the protocol to chat messages, in order; each tool result becomes a chat message of its own.
 
     By default the result is a prompt with only what model APIs accept: the roles ``user``, ``assistant`` and ``tool``,
-    text, images, sounds, files, tool calls. Other data becomes JSON text, other files become their URLs. Metadata is
-    ignored, so that no client can present its message as a system message.
+    text, images, sounds, files, tool calls. Other data becomes JSON text, other files become their URLs, also in a list that
+    is the content of a tool result. Metadata is ignored, so that no client can present its message as a system message.
 
     With `lossless`, `from_chat_messages` restores the same messages: information without a member of its own is stored
     in the member ``a2a``, as JSON. Messages made by `from_chat_messages` become the original chat messages, roles
@@ -81,7 +81,7 @@ def _chats(message: Message, *, marks: bool) -> list[dict[str, Any]]:
             chat["tool_calls"] = [_restored(part, call_of(call), marks) for part, call in calls]
             chat["content"] = chat["content"] or None
         chats.append(chat)
-    chats += [_result(result) for result in results]
+    chats += [_result(result, marks) for result in results]
     # Only a message made from a single dictionary is marked, and a mark may come from any client.
     whole = restored(message, chats[0]) if marks and len(chats) == 1 else None
     return [whole] if isinstance(whole, dict) and _is_chat(whole) else chats
@@ -122,8 +122,12 @@ def _restored(part: Part, plain: dict[str, Any], marks: bool) -> Any:
     return restored(part, plain) if marks else plain
 
 
-def _result(result: Mapping[str, Any]) -> dict[str, Any]:
-    chat = {"role": "tool", "tool_call_id": result["tool_call_id"], "content": result.get("content", "")}
+def _result(result: Mapping[str, Any], marks: bool) -> dict[str, Any]:
+    content = result.get("content", "")
+    if isinstance(content, list) and not marks:
+        # A client may have written it: its URLs are treated as those of other parts.
+        content = [piece_of(part_of(piece)) for piece in content]
+    chat = {"role": "tool", "tool_call_id": result["tool_call_id"], "content": content}
     return {**chat, "is_error": True} if result.get("is_error") is True else chat
 
 

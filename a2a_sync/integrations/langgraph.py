@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeAlias
 
@@ -33,7 +34,7 @@ from a2a_sync.integrations.chat_messages import to_chat_messages
 from a2a_sync.integrations.mapper import ToolCall, ToolResult
 from a2a_sync.integrations.remote import AgentModel, AgentTool, ToolAnswer, as_message
 from a2a_sync.integrations.runners import workflow_input
-from a2a_sync.types import TaskState
+from a2a_sync.types import Role, TaskState
 
 try:
     from langchain_core.language_models import BaseChatModel
@@ -166,8 +167,9 @@ def _exchange(state: dict[str, Any], expected: Any, new: Any) -> Any:
 def _input(graph: Any, turn: Turn) -> Any:
     if "messages" not in graph.channels:
         return workflow_input(turn.message)
-    said = turn.message if graph.checkpointer else turn.context.conversation(completed_only=True)
-    return {"messages": to_chat_messages(said)}
+    *earlier, _ = [turn.message] if graph.checkpointer else turn.context.conversation(completed_only=True)
+    # A caller may send a message as the agent. Nodes would execute the calls of tools in it.
+    return {"messages": to_chat_messages([*earlier, replace(turn.message, role=Role.USER)])}
 
 
 def _reported(update: Any, known: set[Any]) -> Iterator[BridgeEvent]:

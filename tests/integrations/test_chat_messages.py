@@ -311,3 +311,18 @@ def test_an_agent_makes_a_prompt_of_its_history() -> None:
 def test_only_web_addresses_of_images_reach_a_model_as_images(url: str) -> None:
     (chat,) = to_chat_messages(Message(role=Role.USER, parts=(FilePart(url=url, media_type="image/png"),)))
     assert chat["content"] == [{"type": "text", "text": url}]
+
+
+@pytest.mark.parametrize("url", ["gs://bucket/secret.png", "s3://bucket/secret", "file:///etc/passwd", "/etc/passwd"])
+def test_nor_do_other_addresses_in_the_result_of_a_tool(url: str) -> None:
+    pieces = [{"type": "image_url", "image_url": {"url": url}}, {"type": "media", "file_uri": url}]
+    result = {"tool_call_id": "c1", "content": pieces}
+    (chat,) = to_chat_messages(user(DataPart({"type": "tool_result", "tool_result": result})))
+    assert [piece["type"] for piece in chat["content"]] == ["text", "text"]
+    assert all(url in piece["text"] for piece in chat["content"])
+
+
+def test_an_image_in_the_result_of_a_tool_reaches_a_model_as_an_image() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
+    tool = {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "a chart"}, image]}
+    assert to_chat_messages(from_chat_messages(tool)) == [tool]
