@@ -662,16 +662,16 @@ def test_a_blocked_send_whose_server_stops_is_answered_with_the_task_as_it_is(se
 def test_a_send_that_reads_its_task_while_the_run_ends_and_the_server_stops_returns_the_end(serve, monkeypatch):
     gate, reading = Gate(), Gate()
     served = serve(hold(gate))
-    load = served.store.load
+    head = served.store.head
 
-    def load_slowly(*arguments, **options):
-        stored = load(*arguments, **options)
+    def read_slowly(*arguments):
+        found = head(*arguments)
         reading.block()
-        return stored
+        return found
 
     sender = served.in_background("hold")
     gate.wait()
-    monkeypatch.setattr(served.store, "load", load_slowly)
+    monkeypatch.setattr(served.store, "head", read_slowly)
     served.app._engine.hub.hint()
     reading.wait()
     gate.open.set()
