@@ -57,7 +57,7 @@ class AgentFrameworkBridge(Bridge):
         calls = pending["calls"]
         remote_calls.set(calls)
         before = [Message.from_dict(one) for one in pending["messages"]]
-        contents = [_content(part) for part in turn.message.parts]
+        contents = [_content(part) for part in turn.parts()]
         if turn.resumes:
             requests = [Content.from_dict(one) for one in pending["requests"]]
             contents = [_response(one, calls, turn.answers[one.id]) for one in requests]

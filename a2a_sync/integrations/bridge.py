@@ -28,6 +28,7 @@ from collections.abc import (
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 from typing import Any, Literal, TypeAlias, get_args
 
 from a2a_sync.agent.asynchronous import batches
@@ -287,7 +288,18 @@ class Turn:
 
     def text(self) -> str:
         """The message as text for a model: data parts as JSON, files that have a URL as this URL."""
-        return "\n".join(filter(None, map(text_of, self.message.parts)))
+        return _as_text(self.message.parts)
+
+    def parts(self, *, urls: bool = True) -> Iterator[Part]:
+        """The parts of the message, where all between two files are one text; `urls`: those behind a URL are files too.
+
+        Frameworks handle each part of a conversation by itself in every turn, on the event loop of all runs.
+        """
+        for file, run in groupby(self.message.parts, partial(is_web_file, urls=urls)):
+            if file:
+                yield from run
+            else:
+                yield TextPart(_as_text(run))
 
 
 def text_of(part: Part) -> str:
@@ -295,6 +307,10 @@ def text_of(part: Part) -> str:
     if isinstance(part, TextPart):
         return part.text
     return dumps(part.data).decode() if isinstance(part, DataPart) else part.url or ""
+
+
+def _as_text(parts: Iterable[Part]) -> str:
+    return "\n".join(filter(None, map(text_of, parts)))
 
 
 def as_json(value: Any) -> Any:
@@ -351,13 +367,13 @@ async def reported_by(
         retrieve_error(task)
 
 
-def is_web_file(part: Part) -> bool:
-    """`part` is a file with content, or with a URL of http or https.
+def is_web_file(part: Part, *, urls: bool = True) -> bool:
+    """`part` is a file with content, or, with `urls`, one with a URL of http or https.
 
     Providers of models read other URLs (``gs:``, ``s3:``) with the credentials of the agent.
     """
     return isinstance(part, FilePart) and (
-        part.raw is not None or (part.url or "").lower().startswith(("http://", "https://"))
+        part.raw is not None or (urls and (part.url or "").lower().startswith(("http://", "https://")))
     )
 
 

@@ -6,6 +6,7 @@ and ended, and its answer continues it.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -88,6 +89,9 @@ class LlamaIndexBridge(Bridge):
             raise TypeError("LlamaIndexBridge: a PickleSerializer executes what callers send; use a JsonSerializer")
         pending: Any = turn.pending or {"messages": turn.memory, "kept": len(turn.memory)}
         messages = [ChatMessage.model_validate(one) for one in pending["messages"]]
+        if not (turn.resumes or self._memory):
+            messages = await asyncio.to_thread(_fitting, _buffer(agent, []), messages)
+            pending["kept"] = len(messages)
         memory = self._memory(messages) if self._memory else _buffer(agent, messages)
         context = Context.from_dict(agent, pending["context"]) if turn.resumes else Context(agent)
         await context.store.set("deps", turn.deps)
@@ -95,7 +99,7 @@ class LlamaIndexBridge(Bridge):
             handler = agent.run(ctx=context)
             await handler.ctx.store.set("memory", memory)
         else:
-            blocks = [_block(part) for part in turn.message.parts]
+            blocks = [_block(part) for part in turn.parts(urls=False)]
             handler = agent.run(user_msg=ChatMessage(role="user", blocks=blocks), memory=memory, ctx=context)
         # A context is stored without the requirements of its waiting steps, which run again to state them. An answer that
         # is sent before would be taken by any of them.
@@ -140,6 +144,16 @@ class LlamaIndexBridge(Bridge):
             yield one
         if agents and result.structured_response is not None:
             yield Data(result.structured_response)
+
+
+def _fitting(buffer: Any, messages: list[Any]) -> list[Any]:
+    """The newest messages, to the first that does not fit into `buffer`. For each that it omits, that counts the tokens of all later ones."""
+    tokens = 0
+    for place in range(len(messages) - 1, -1, -1):
+        tokens += len(buffer.tokenizer_fn(str(messages[place].content)))
+        if tokens > buffer.token_limit:
+            return messages[place:]
+    return messages
 
 
 def _buffer(agent: Any, messages: list[Any]) -> BaseMemory:

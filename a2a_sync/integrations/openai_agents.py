@@ -83,7 +83,7 @@ class OpenAIAgentsBridge(Bridge):
         pending: Any = turn.pending or {"kept": len(turn.memory), "used": [0, 0, 0], "calls": {}}
         calls = pending["calls"]
         remote_calls.set(calls)
-        content = [_content(part) for part in turn.message.parts]
+        content = [_content(part) for part in turn.parts()]
         given: Any = [*turn.memory, {"role": "user", "content": content}]
         if turn.resumes:
             given = await RunState.from_json(agent, pending["state"], context_override=turn.deps)

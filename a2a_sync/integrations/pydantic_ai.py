@@ -87,7 +87,7 @@ class PydanticAIBridge(Bridge):
         # Its own threads are as many for all callers as one of them can use.
         own = [ReinjectSystemPrompt(), UseThreadExecutor(loop_executor())]
         async with agent.iter(
-            None if turn.resumes else [_content(part) for part in turn.message.parts],
+            None if turn.resumes else [_content(part) for part in turn.parts()],
             output_type=types,
             message_history=messages.ModelMessagesTypeAdapter.validate_json(dumps(pending["messages"])),
             deferred_tool_results=_results(pending, turn) if turn.resumes else None,

@@ -79,7 +79,7 @@ class StrandsBridge(Bridge):
         # The default one prints the conversation.
         agent.callback_handler = null_callback_handler
         pending: Any = turn.pending or {"kept": len(turn.memory)}
-        prompt: Any = [_content(part) for part in turn.message.parts]
+        prompt: Any = [_content(part) for part in turn.parts(urls=False)]
         if turn.resumes:
             agent.load_snapshot(Snapshot.from_dict(decode_bytes_values(pending["snapshot"])))
             answers = turn.answers.items()

@@ -16,10 +16,11 @@ from tests.frameworks.brain import CANARY, SYSTEM, Price, Tools, think, words
 
 class FakeModel(CustomLLM, FunctionCallingLLM):
     images: list[Any] = []
+    window: int = 100_000
 
     @property
     def metadata(self) -> LLMMetadata:
-        return LLMMetadata(is_function_calling_model=True, context_window=100_000)
+        return LLMMetadata(is_function_calling_model=True, context_window=self.window)
 
     def complete(self, *arguments: Any, **options: Any) -> Any:
         raise NotImplementedError

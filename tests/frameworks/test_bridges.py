@@ -202,6 +202,11 @@ def test_no_secret_is_sent_or_stored(kit: Any, tmp_path: Path, kept: str) -> Non
         assert CANARY not in held
 
 
+@pytest.mark.parametrize("kit", sorted({*SHARED} - {"adk", "langgraph"}), indirect=True)
+def test_many_texts_of_one_message_are_one_text_of_the_model(serve: Any) -> None:
+    assert send(serve(), ["a", "b", DataPart({"n": 1})]).text == 'You said: a\nb\n{"n":1}.'
+
+
 def test_an_image_reaches_the_model(serve: Any, kit: Any) -> None:
     image = FilePart(raw=b"\x89PNG", media_type="image/png")
     assert send(serve(), ["look", image]).state is S.COMPLETED

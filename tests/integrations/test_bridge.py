@@ -529,6 +529,23 @@ def test_a_bridge_describes_itself(serve: Any) -> None:
     assert tuple(card.default_input_modes) == ("text/plain",)
 
 
+def test_the_parts_of_a_turn_are_its_files_and_one_text_between_two_of_them(serve: Any) -> None:
+    seen: list[Any] = []
+
+    def script(turn: Turn) -> Any:
+        seen.extend([[*turn.parts()], [*turn.parts(urls=False)]])
+        return iter([Final("done")])
+
+    image, page = FilePart(raw=b"x", media_type="image/png"), FilePart(url="https://a.test/b", media_type="text/html")
+    given = ["a", DataPart({"n": 1}), FilePart(url="gs://b", media_type="image/png"), image, "c", page, "d"]
+    serve(script, input_modes=["*/*"]).send(given)
+    before = [TextPart('a\n{"n":1}\ngs://b'), image]
+    assert seen == [
+        [*before, TextPart("c"), page, TextPart("d")],
+        [*before, TextPart("c\nhttps://a.test/b\nd")],
+    ]
+
+
 def test_the_text_of_a_turn_has_data_and_addresses(serve: Any) -> None:
     client = serve(lambda turn: iter([Final(turn.text())]), input_modes=["*/*"])
     parts = ["look", DataPart({"a": 1}), FilePart(url="https://example.com/a"), FilePart(raw=b"x")]
