@@ -225,7 +225,8 @@ class FlowBridge(Bridge):
             run = partial(getattr(feedback.provider, "resume_remote", self._given.resume), flow, text)
         else:
             flow = self._given(**options)
-            given = workflow_input(turn.message)
+            # A flow persists its state by its id, which is not for callers to choose.
+            given = {name: value for name, value in workflow_input(turn.message).items() if name != "id"}
             # A state that is a dictionary has all inputs, a model those that it has members for.
             inputs = {name: given[name] for name in given if name in getattr(type(flow._state), "model_fields", given)}
             run = partial(flow.kickoff, inputs=inputs, restore_from_state_id=_ID if pending["base"] else None)

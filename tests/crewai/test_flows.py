@@ -172,6 +172,17 @@ def test_a_state_that_is_a_dictionary_has_all_inputs(serve: Any) -> None:
     assert send(client, DataPart({"city": "Oslo"}), context_id="c").text == "Rome, Oslo"
 
 
+def test_a_caller_does_not_choose_the_id_of_a_state(serve: Any) -> None:
+    class Open(Flow[dict[str, Any]]):
+        @start()
+        def answer(self) -> str:
+            return str(self.state["id"])
+
+    first, second = (serve(FlowBridge(Open)).send(["go", DataPart({"id": "of another"})]).text for _ in range(2))
+    assert first != second
+    assert "of another" not in (first, second)
+
+
 def test_an_object_that_is_no_class_of_a_flow_is_refused(kit: Kit) -> None:
     with pytest.raises(TypeError, match="needs the class of a flow"):
         FlowBridge(kit.crew())  # type: ignore[arg-type]
