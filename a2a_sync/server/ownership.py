@@ -24,12 +24,14 @@ def scope_to_owner(owner: OwnerResolver, endpoint: Endpoint) -> Endpoint:
         named = owner(call)
         if named is None:
             return endpoint(call)
-        if isinstance(named, Principal):
-            return endpoint(replace(call, context=replace(call.context, owner=named.id)))
-        if not isinstance(named, str):
+        if not isinstance(named, str | Principal):
             raise TypeError(f"owner= returns the id of an owner, a Principal or None, not {type(named).__name__}")
-        if OWNER_MARK in named or NAMED_MARK in named:
+        id_ = named if isinstance(named, str) else named.id
+        if OWNER_MARK in id_ or NAMED_MARK in id_:
             raise ValueError("owner= returned an id with a control character that no id may have")
-        return endpoint(replace(call, context=replace(call.context, owner=NAMED_MARK + named)))
+        if isinstance(named, Principal) and not id_:
+            raise ValueError("owner= returned a principal without an id, whose tasks would be those without an owner")
+        id_ = NAMED_MARK + id_ if isinstance(named, str) else id_
+        return endpoint(replace(call, context=replace(call.context, owner=id_)))
 
     return of_owner

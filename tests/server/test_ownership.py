@@ -313,7 +313,9 @@ def test_the_owner_function_may_refuse() -> None:
         assert Peer(app).call("ListTasks", {}).error["code"] == -32001
 
 
-@pytest.mark.parametrize("said", [7, b"ada", "a\x1eb"])
+@pytest.mark.parametrize(
+    "said", [7, b"ada", "a\x1eb", Principal(id=""), Principal(id="\x1eteam"), Principal(id="echo\x1fada")]
+)
 def test_what_is_no_id_is_refused(said: Any) -> None:
     agent = Agent("asking")
     agent.message(lambda message, context: None)
