@@ -7,6 +7,7 @@ output.
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -82,9 +83,15 @@ def mcp_server(client: Client, *, name: str = "", security: Any = None, **sendin
     options = {} if security is None else {"request_state_security": security}
     server = MCPServer(name or one_line(card.name), instructions=one_line(card.description), **options)
     skills: list[str | None] = [skill.id for skill in card.skills]
+    names: set[str] = set()
     for skill in skills or [None]:
         tool = AgentTool(client, skill, **sending)
-        server.add_tool(_function(tool), name=tool.name, description=tool.description, structured_output=False)
+        tool_name = tool.name
+        if tool_name in names:
+            # Ids may differ in what names do not have; the SDK would omit the second tool.
+            tool_name = f"{tool_name[:55]}_{hashlib.sha256(str(skill).encode(errors='replace')).hexdigest()[:8]}"
+        names.add(tool_name)
+        server.add_tool(_function(tool), name=tool_name, description=tool.description, structured_output=False)
     return server
 
 
@@ -194,5 +201,5 @@ def _file(part: FilePart) -> Any:
         return ImageContent(data=data, mime_type=media_type)
     if kind == "audio":
         return AudioContent(data=data, mime_type=media_type)
-    uri = f"a2a-sync:///{quote(name)}"
+    uri = f"a2a-sync:///{quote(name, safe='')}"
     return EmbeddedResource(resource=BlobResourceContents(uri=uri, mime_type=media_type, blob=data))

@@ -37,6 +37,8 @@ def handle(message: Message, context: RequestContext) -> Any:
             sound = FilePart(raw=b"RIFF", media_type="audio/wav")
             text = FilePart(raw=b"%PDF", media_type="application/pdf", filename="a.pdf")
             return [image, sound, text, FilePart(url="https://example.com/b.pdf", filename="b.pdf")]
+        case "path":
+            return FilePart(raw=b"x", media_type="text/plain", filename="../../.profile")
         case "links":
             return [FilePart(url=url) for url in ("file:///etc/passwd", "javascript:alert(1)", "gs://bucket/a")]
         case "ask":
@@ -93,6 +95,24 @@ def call(
             return await host.call_tool("shop_buy", {"message": text, **ids}, progress_callback=report)
 
     return asyncio.run(asyncio.wait_for(run(), 3 * TIMEOUT))
+
+
+def test_skills_whose_names_are_alike_are_tools_too() -> None:
+    agent = Agent("Shop", skills={"list items": "One", "list-items": "Two", "List_Items": "Three"})
+    agent.message(handle)
+
+    async def run(server: Any) -> Any:
+        async with mcp_client.Client(server) as host:
+            tools = (await host.list_tools()).tools
+            results = [await host.call_tool(tool.name, {"message": "x", "context_id": "c"}) for tool in tools]
+            return [(tool.name, result.content[0].text) for tool, result in zip(tools, results, strict=True)]
+
+    with A2AApp(agent) as app, Client(app) as client:
+        assert asyncio.run(run(mcp_server(client))) == [
+            ("shop_list_items", "x for list items in c"),
+            ("shop_list_items_f22a8bb5", "x for list-items in c"),
+            ("shop_list_items_b615db96", "x for List_Items in c"),
+        ]
 
 
 def test_each_skill_is_a_tool(client: Client) -> None:
@@ -216,3 +236,8 @@ def test_the_command_serves_an_agent_over_standard_input_and_output(app: A2AApp)
         )
         answers = ["large", "red"]
         assert call(command, "ask", answers=answers).content[0].text == "large and red"
+
+
+def test_the_name_of_a_file_is_one_part_of_the_path_of_its_address(client: Client) -> None:
+    (block,) = call(mcp_server(client), "path").content
+    assert str(block.resource.uri) == "a2a-sync:///..%2F..%2F.profile"
