@@ -221,12 +221,14 @@ class RunManager(Component):
             self._cancel_reservation(run, slot)
             raise
 
-    def store_tasks(self, owner: Owner | None = None) -> None:
-        """Store the tasks of the owner (None: of all) whose runs go on here and that are not stored yet.
+    def store_tasks(self, owner: Owner | None = None, context_id: str = "") -> None:
+        """Store the tasks of the owner (None: of all) and context (``""``: of all) whose runs go on here and that are not stored yet.
 
         To be called before they are read.
         """
-        for run in [run for run in self._unstored.copy() if owner is None or run.owner == owner]:
+        for run in self._unstored.copy():
+            if (owner is not None and run.owner != owner) or (context_id and run.request.context_id != context_id):
+                continue
             # What prevents it is raised by `decide`.
             with suppress(Exception):
                 run.begin(ready=False)

@@ -236,6 +236,11 @@ class RequestHandler:
         message, head = request.message, None
         if not message.task_id:
             task_id = self._store.new_task_id(owner)
+            # The run may read the tasks that the message names, and those of its context.
+            if message.reference_task_ids:
+                self._runs.store_tasks(owner)
+            elif message.context_id:
+                self._runs.store_tasks(owner, message.context_id)
             message = replace(message, task_id=task_id, context_id=message.context_id or new_id())
         else:
             self._runs.store_tasks(owner)

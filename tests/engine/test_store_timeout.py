@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -167,6 +168,37 @@ def test_calls_of_other_owners_do_not_store_it(serve):
     assert stored(served) == []
     gate.open.set()
     assert sender.result().state is S.COMPLETED
+
+
+def test_a_message_that_a_handler_sends_finds_the_task_that_it_refers_to_and_that_of_its_context(serve):
+    def handler(message, context):
+        if message.text != "go":
+            return f"{len(context.referenced_tasks)} {len(context.conversation())}"
+        referring = served.request("count")
+        message = replace(referring.message, reference_task_ids=(context.task_id,))
+        referred = served.call(op.SEND_MESSAGE, replace(referring, message=message)).text
+        return f"{referred}, {served.send('count', context_id=context.context_id).text}"
+
+    served = serve(handler, task_store_timeout=TIMEOUT)
+    assert served.send().text == "1 1, 0 2"
+
+
+def test_a_message_to_a_context_finds_the_task_of_an_earlier_one(serve):
+    gate = Gate()
+
+    def handler(message, context):
+        if message.text == "first":
+            gate.block()
+        return str(len(context.conversation()))
+
+    served = serve(handler, task_store_timeout=TIMEOUT)
+    first, other = (served.in_background("first", context_id=one) for one in ("mine", "other"))
+    gate.wait()
+    eventually(lambda: served.app._engine.runs.running == 2, "both runs")
+    assert served.send("second", context_id="mine").text == "2"
+    assert {task.context_id for task in stored(served)} == {"mine"}
+    gate.open.set()
+    assert {first.result().state, other.result().state} == {S.COMPLETED}
 
 
 def test_what_the_handler_reads_and_keeps_is_stored_first(serve):
