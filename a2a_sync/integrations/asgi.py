@@ -93,7 +93,8 @@ class ASGIApp:
             if not await bridge.receive():
                 return
             if not (self._free_threads.acquire(blocking=False) and await self._start_in_turn(bridge, scope)):
-                await _refuse(send)
+                if not bridge.gone():
+                    await _refuse(send)
                 return
             await bridge.ended.wait()
             if bridge.error is None:
@@ -105,7 +106,9 @@ class ASGIApp:
             raise bridge.error
 
     async def _start_in_turn(self, bridge: Bridge, scope: Scope) -> bool:
-        """Start the request after those that arrived earlier; returns when the next one may begin. False if the system has no thread."""
+        """Start the request after those that arrived earlier; returns when the next one may begin. False if the system has no
+        thread, or the client has left meanwhile.
+        """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._starting = loop, asyncio.Semaphore(_STARTING)
@@ -116,6 +119,9 @@ class ASGIApp:
             self._free_threads.release()
             raise
         try:
+            if bridge.gone():
+                self._free_threads.release()
+                return False
             if not self._start(bridge, scope):
                 return False
             with contextlib.suppress(TimeoutError):

@@ -587,6 +587,43 @@ def test_a_server_that_gives_a_request_up_before_it_began_frees_its_place(
     assert run(main()).text == "ada"
 
 
+def test_a_request_does_not_begin_whose_client_has_left_while_it_waited(
+    make: Callable[..., ASGIApp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asgi, "_STARTING", 1)
+    monkeypatch.setattr(asgi, "_STARTING_SECONDS", TIMEOUT)
+    begun: list[str] = []
+    finish = threading.Event()
+
+    def user(scope: Any) -> str:
+        begun.append(scope["user"])
+        assert finish.wait(TIMEOUT)
+        return str(scope["user"])
+
+    async def main() -> tuple[Server, Server]:
+        app = make(threads=2, principal=user)
+        first = asyncio.create_task(Server(app, sending("user"), user="first").run())
+        while not begun:
+            await asyncio.sleep(0.001)
+        leaving = Server(app, sending("user"), user="leaving")
+        second = asyncio.create_task(leaving.run())
+        while not app._starting._waiters:
+            await asyncio.sleep(0.001)
+        leaving.left.set()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        finish.set()
+        await asyncio.gather(first, second)
+        # Both places are free again.
+        await asyncio.gather(*(Server(app, sending("user"), user="later").run() for _ in range(2)))
+        return leaving, await Server(app, sending("user"), user="last").run()
+
+    leaving, last = run(main())
+    assert leaving.sent == []
+    assert begun == ["first", "later", "later", "last"]
+    assert last.text == "last"
+
+
 def test_the_app_leaves_threads_free_of_its_setting(make: Callable[..., ASGIApp]) -> None:
     app = make(threads=4, reserve=True)
 
