@@ -32,7 +32,7 @@ from a2a_sync.agent.memory import Memory
 from a2a_sync.agent.state import State
 from a2a_sync.agent.turns import take_turn
 from a2a_sync.concurrency import clock
-from a2a_sync.concurrency.gevent import gevent_hub_caller
+from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.jsontext import dumps
 from a2a_sync.lifecycle import LogEvent
@@ -267,16 +267,13 @@ class RequestContext:
 
     def _value(self, kind: type[_ValueT], name: str) -> _ValueT:
         """The value `name` of the context, as an object of `kind`."""
-        run, on_hub = self._run, self._on_hub
+        # It does not refer to this object, which keeps it: the run would wait for a garbage collection.
+        run, on_hub, context_id = self._run, self._on_hub, self.context_id
         return kind(
-            lambda: on_hub(lambda: require(run.store.contexts, "contexts").state(run.owner, self.context_id, name)),
+            lambda: on_hub(lambda: require(run.store.contexts, "contexts").state(run.owner, context_id, name)),
             lambda body, expected: on_hub(lambda: run.keep_state(body, expected, name)),
-            self._lock_values,
+            partial(_lock_values, run, on_hub),
         )
-
-    def _lock_values(self) -> Callable[[], None]:
-        release = self._on_hub(self._run.lock_values)
-        return lambda: self._on_hub(release)
 
     def wait_for_turn(self, timeout: float = 20.0) -> None:
         """Wait until no other task of this context and owner that has called this method runs, in any worker.
@@ -450,6 +447,11 @@ class RequestContext:
             context_id=self.context_id,
             message_id=new_id(),
         )
+
+
+def _lock_values(run: RunPort, on_hub: Caller) -> Callable[[], None]:
+    release = on_hub(run.lock_values)
+    return lambda: on_hub(release)
 
 
 @runtime_checkable

@@ -104,7 +104,7 @@ class ConsoleSite:
                 " A2A_SYNC_CONSOLE_KEY to a long random text before the server starts, or give the app auth=.",
             )
         else:
-            return self.pages.respond(Request(environ))(environ, start_response)
+            return self.pages.respond(Request(environ, populate_request=False))(environ, start_response)
         return response(environ, start_response)
 
     @property

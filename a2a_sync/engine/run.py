@@ -136,7 +136,9 @@ class Run:
     def __post_init__(self) -> None:
         self._stopping = StopSignal()
         self.cancel_event = self._stopping.event
-        self._stamp = Stamp(self.request, None if self.after is None else self._earlier_artifacts)
+        # Not a method: the run, and its message, would wait for a garbage collection.
+        earlier = None if self.after is None else partial(_artifact_ids, self.store, self.owner, self.request.task_id)
+        self._stamp = Stamp(self.request, earlier)
         self._parent = current_run.get()
 
     # -- beginning --
@@ -584,10 +586,10 @@ class Run:
     def _too_large(self) -> str:
         return f"a task may hold {self.quota.max_task_bytes} bytes, and this would make it more; start another task"
 
-    def _earlier_artifacts(self) -> list[str]:
-        """Ids of the artifacts that earlier runs of the task made."""
-        task = self.store.load(self.owner, self.request.task_id, history=0).task
-        return [artifact.artifact_id for artifact in task.artifacts]
-
     def _extra(self) -> dict[str, str]:
         return {"task_id": self.request.task_id, "context_id": self.request.context_id}
+
+
+def _artifact_ids(store: TaskStore, owner: Owner, task_id: str) -> list[str]:
+    """Ids of the artifacts that earlier runs of the task made."""
+    return [artifact.artifact_id for artifact in store.load(owner, task_id, history=0).task.artifacts]

@@ -188,6 +188,8 @@ class Parser(RequestParser):  # type: ignore[misc]
                 self._heads.keep(self._parsed, server, request, environ)
             return response, environ
         response, environ = Response(request, sock, cfg), request.environ
+        # It refers to the request. Kept by it, both would stay in memory until a garbage collection.
+        del request.environ
         environ["gunicorn.socket"] = sock
         environ["wsgi.errors"] = wsgi.WSGIErrorsWrapper(cfg)
         environ["wsgi.early_hints"] = wsgi._make_early_hints_callback(request, sock, response)

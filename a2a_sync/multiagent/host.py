@@ -225,7 +225,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
 
     def _page(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The response for a path of the host itself."""
-        request = Request(environ)
+        request = Request(environ, populate_request=False)
         path, method = request.environ.get("PATH_INFO", ""), request.environ["REQUEST_METHOD"]
         response: WSGIApplication
         if self._trusted_hosts is not None and path not in HEALTH and not host_is_served(environ, self._trusted_hosts):

@@ -279,7 +279,7 @@ class A2AApp(Site):
         if refusal is not None:
             response = refusal
         elif page is None and environ["REQUEST_METHOD"] != "POST" and wants_page(environ, path):
-            response = agent_page(self.agent_card(), Request(environ))
+            response = agent_page(self.agent_card(), Request(environ, populate_request=False))
         elif page is None:
             exchange = self._exchange(environ, start_response, connection)
             for respond in self._bindings:
@@ -288,7 +288,7 @@ class A2AApp(Site):
                     return answer
             response = path_not_found(exchange.request)
         elif environ["REQUEST_METHOD"] in ("GET", "HEAD"):
-            response = page(Request(environ))
+            response = page(Request(environ, populate_request=False))
         else:
             response = method_not_allowed(environ["REQUEST_METHOD"], "GET, HEAD, OPTIONS")
         return response(environ, start_response)

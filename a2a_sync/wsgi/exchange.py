@@ -138,7 +138,7 @@ class Exchange:
     @cached_property
     def request(self) -> Request:
         """The request as Werkzeug reads it."""
-        return Request(self.environ)
+        return Request(self.environ, populate_request=False)
 
     # -- the request --
 

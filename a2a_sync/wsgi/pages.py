@@ -65,7 +65,7 @@ def method_not_allowed(method: str, allowed: str) -> Response:
 def host_is_served(environ: WSGIEnvironment, trusted: Iterable[str]) -> bool:
     """The request names a trusted host, or one below a domain that begins with a dot. Ports do not count."""
     try:
-        host = host_name(Request(environ).host)
+        host = host_name(Request(environ, populate_request=False).host)
     except SecurityError:
         return False
     return bool(host) and any(_matches(host, one) for one in trusted)

@@ -41,7 +41,13 @@ class Worker(Agent):
             "greenlets": sum(type(one).__name__ == "Greenlet" for one in gc.get_objects()),
         }
 
+    def do_collect(self, argument: str, context: RequestContext) -> dict[str, Any]:
+        """Report how many objects a garbage collection finds, and leave later ones to the next call."""
+        gc.disable()
+        return {"collected": gc.collect()}
+
     def do_ask(self, argument: str, context: RequestContext) -> InputRequired:
+        context.state["asked"] = True
         return InputRequired("And then?")
 
     def do_wait(self, argument: str, context: RequestContext) -> str:

@@ -57,12 +57,17 @@ def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Serve:
 def worker_info(server: LiveServer) -> dict[str, Any]:
     """The status of one worker, over a new connection, so that the kernel selects the worker."""
     with Client(server.url) as client:
-        task = client.send("info")
-        assert isinstance(task, Task)
-        (part,) = task.artifacts[0].parts
-        assert isinstance(part, DataPart)
-        assert isinstance(part.data, dict)
-        return part.data
+        return reported(client, "info")
+
+
+def reported(client: Client, command: str) -> dict[str, Any]:
+    """The data that the agent answers with."""
+    task = client.send(command)
+    assert isinstance(task, Task)
+    (part,) = task.artifacts[0].parts
+    assert isinstance(part, DataPart)
+    assert isinstance(part.data, dict)
+    return part.data
 
 
 def worker_infos(server: LiveServer, workers: int) -> dict[int, dict[str, Any]]:
@@ -193,6 +198,18 @@ def test_a_higher_threshold_of_garbage_collections_and_none_stay(before: int, af
 def test_workers_collect_garbage_after_5000_new_objects(serve: Serve) -> None:
     with serve() as server:
         assert worker_info(server)["garbage"] == 5000
+
+
+def test_requests_leave_nothing_to_the_garbage_collector(serve: Serve) -> None:
+    # Each left twenty to fifty objects in cycles: its environ, and the run of a later turn or of one that read the state.
+    with serve() as server, Client(server.url) as client, requests.Session() as session:
+        reported(client, "collect")
+        for _ in range(20):
+            reported(client, "info")
+            assert list(client.stream("info"))
+            client.send("info", task_id=client.send("ask").id)
+            assert session.get(server.url + "/.well-known/agent-card.json", timeout=30).ok
+        assert reported(client, "collect")["collected"] < 20
 
 
 EARLY_SIGNAL = """
