@@ -234,7 +234,7 @@ FEATURES = (
             "stores.sqlite.database": "Database._create",
             "stores.sqlite.pubsub": "_check_private _is_socket",
             "concurrency.keyedlocks": "*",
-            "agent.executor": "RequestContext._lock_values RunPort.lock_values",
+            "agent.executor": "_lock_values RunPort.lock_values",
             "engine.cancelling": "_CancelPort.lock_values",
             "engine.run": "Run.lock_values",
         },

@@ -179,8 +179,9 @@ class EventStreamBody(PausableBody):
                 self._connection.shutdown_read()
             finally:
                 self._stream.close()
-                # The stream would refer to this body, and both wait for a garbage collection.
-                self._stream.notify(_do_nothing)
+                if self._pauses:
+                    # The stream would refer to this body, and both wait for a garbage collection.
+                    self._stream.notify(_do_nothing)
 
 
 def _do_nothing() -> None:
