@@ -12,7 +12,6 @@ cannot share tasks, and log a warning if workers use different stores.
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import mmap
 import os
@@ -59,9 +58,6 @@ secure_scheme_headers: dict[str, str] = {}
 #: The variable, in the environment or in gunicorn's ``raw_env``, that disables pinning to cores with the value ``0``.
 _PIN_WORKERS = "A2A_SYNC_PIN_WORKERS"
 
-#: New objects that start a garbage collection. With CPython's 700 (3.11 and 3.12) a tenth of the processor time of a send is
-#: collections, and full ones stop all threads for tens of milliseconds.
-_GC_THRESHOLD = 5000
 #: Seconds of ``graceful_timeout`` that are reserved for closing streams after the runs have ended.
 _STREAM_CLOSE_SECONDS = 3.0
 #: Interval in seconds at which a worker checks whether it was stopped.
@@ -80,18 +76,12 @@ def pre_fork(server: Any, worker: Any) -> None:
 
 
 def post_fork(server: Any, worker: Any) -> None:
-    """Let a worker stop while it starts, collect garbage less often, and pin it to its core.
-
-    Called by gunicorn first in each worker. A higher threshold of garbage collections, and none, stay. A call of
-    ``gc.set_threshold()`` in the module that a worker loads takes effect as well, because it comes later.
+    """Let a worker stop while it starts, and pin it to its core. Called by gunicorn first in each worker.
 
     Threads of one Python process cannot use two cores at once, and migration costs time. Threads and processes that are
     started later inherit the core.
     """
     _stop_at_early_signals(server, worker)
-    young, *older = gc.get_threshold()
-    if 0 < young < _GC_THRESHOLD:
-        gc.set_threshold(_GC_THRESHOLD, *older)
     core = getattr(worker, "a2a_core", None)
     if core is not None:
         try:

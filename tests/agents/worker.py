@@ -37,7 +37,6 @@ class Worker(Agent):
             "loaded_in": LOADED_IN,
             "cores": sorted(os.sched_getaffinity(0)),
             "streams": app.open_streams,
-            "garbage": gc.get_threshold()[0],
             "greenlets": sum(type(one).__name__ == "Greenlet" for one in gc.get_objects()),
         }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import queue
@@ -169,35 +168,20 @@ def test_workers_are_not_pinned_if_there_is_one_or_more_than_cores_or_by_configu
 
 
 @pytest.fixture
-def process_settings() -> Iterator[None]:
-    """Restore the signal handlers and the garbage collections of this process."""
+def handlers() -> Iterator[None]:
+    """Restore the signal handlers of this process."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)}
-    thresholds = gc.get_threshold()
     yield
-    gc.set_threshold(*thresholds)
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("four_cores", "process_settings")
+@pytest.mark.usefixtures("four_cores", "handlers")
 def test_a_missing_core_does_not_stop_the_worker() -> None:
     said: list[Any] = []
     worker = SimpleNamespace(a2a_core=1_000_000, log=SimpleNamespace(warning=lambda *words: said.append(words)))
     settings.post_fork(SimpleNamespace(SIG_QUEUE=queue.SimpleQueue()), worker)
     assert "not pinned" in said[0][0]
-
-
-@pytest.mark.usefixtures("process_settings")
-@pytest.mark.parametrize(("before", "after"), [(700, 5000), (5001, 5001), (0, 0)])
-def test_a_higher_threshold_of_garbage_collections_and_none_stay(before: int, after: int) -> None:
-    gc.set_threshold(before, 11, 12)
-    settings.post_fork(SimpleNamespace(SIG_QUEUE=queue.SimpleQueue()), SimpleNamespace())
-    assert gc.get_threshold() == (after, 11, 12)
-
-
-def test_workers_collect_garbage_after_5000_new_objects(serve: Serve) -> None:
-    with serve() as server:
-        assert worker_info(server)["garbage"] == 5000
 
 
 def test_requests_leave_nothing_to_the_garbage_collector(serve: Serve) -> None:
