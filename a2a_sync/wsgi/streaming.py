@@ -181,11 +181,7 @@ class EventStreamBody(PausableBody):
                 self._stream.close()
                 if self._pauses:
                     # The stream would refer to this body, and both wait for a garbage collection.
-                    self._stream.notify(_do_nothing)
-
-
-def _do_nothing() -> None:
-    pass
+                    self._stream.notify(lambda: None)
 
 
 def _pass_turn() -> None:
