@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from werkzeug.wrappers import Request
-
 from a2a_sync.console.access import PREFIX, Access, refusal
 from a2a_sync.wsgi.agentpage import CONSOLE_PATH
 from a2a_sync.wsgi.options import ConsoleOptions, HTTPOptions
 from a2a_sync.wsgi.origins import Origins
-from a2a_sync.wsgi.pages import host_is_served, host_name, is_loopback
+from a2a_sync.wsgi.pages import host_is_served, host_name, is_loopback, werkzeug_request
 
 if TYPE_CHECKING:
     from a2a_sync.console.pages import Pages
@@ -104,7 +102,7 @@ class ConsoleSite:
                 " A2A_SYNC_CONSOLE_KEY to a long random text before the server starts, or give the app auth=.",
             )
         else:
-            return self.pages.respond(Request(environ, populate_request=False))(environ, start_response)
+            return self.pages.respond(werkzeug_request(environ))(environ, start_response)
         return response(environ, start_response)
 
     @property

@@ -29,7 +29,7 @@ from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.exchange import address_of
 from a2a_sync.wsgi.options import ConsoleOptions, HTTPOptions
 from a2a_sync.wsgi.origins import Origins
-from a2a_sync.wsgi.pages import HEALTH, OperatorPages, host_is_served, method_not_allowed, plain_error
+from a2a_sync.wsgi.pages import HEALTH, OperatorPages, host_is_served, method_not_allowed, plain_error, werkzeug_request
 from a2a_sync.wsgi.process import Site
 from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
 
@@ -225,7 +225,7 @@ class AgentHost(Site, Mapping[str, A2AApp]):
 
     def _page(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The response for a path of the host itself."""
-        request = Request(environ, populate_request=False)
+        request = werkzeug_request(environ)
         path, method = request.environ.get("PATH_INFO", ""), request.environ["REQUEST_METHOD"]
         response: WSGIApplication
         if self._trusted_hosts is not None and path not in HEALTH and not host_is_served(environ, self._trusted_hosts):

@@ -46,6 +46,7 @@ from a2a_sync.wsgi.pages import (
     method_not_allowed,
     path_not_found,
     plain_error,
+    werkzeug_request,
 )
 from a2a_sync.wsgi.process import SINGLE_PROCESS, Site
 from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
@@ -279,7 +280,7 @@ class A2AApp(Site):
         if refusal is not None:
             response = refusal
         elif page is None and environ["REQUEST_METHOD"] != "POST" and wants_page(environ, path):
-            response = agent_page(self.agent_card(), Request(environ, populate_request=False))
+            response = agent_page(self.agent_card(), werkzeug_request(environ))
         elif page is None:
             exchange = self._exchange(environ, start_response, connection)
             for respond in self._bindings:
@@ -288,7 +289,7 @@ class A2AApp(Site):
                     return answer
             response = path_not_found(exchange.request)
         elif environ["REQUEST_METHOD"] in ("GET", "HEAD"):
-            response = page(Request(environ, populate_request=False))
+            response = page(werkzeug_request(environ))
         else:
             response = method_not_allowed(environ["REQUEST_METHOD"], "GET, HEAD, OPTIONS")
         return response(environ, start_response)

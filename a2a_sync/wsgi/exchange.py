@@ -47,6 +47,7 @@ from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.wsgi.bodydeadline import BodyDeadline
 from a2a_sync.wsgi.connection import BODY_READ, Connection, has_body, incoming_bodies, peer_certificate
 from a2a_sync.wsgi.options import HTTPOptions
+from a2a_sync.wsgi.pages import werkzeug_request
 from a2a_sync.wsgi.pausing import PendingBody
 from a2a_sync.wsgi.streaming import EVENT_STREAM, Envelope, EventStreamBody
 from a2a_sync.wsgi.streaming import HEADERS as STREAM_HEADERS
@@ -138,7 +139,7 @@ class Exchange:
     @cached_property
     def request(self) -> Request:
         """The request as Werkzeug reads it."""
-        return Request(self.environ, populate_request=False)
+        return werkzeug_request(self.environ)
 
     # -- the request --
 

@@ -62,10 +62,18 @@ def method_not_allowed(method: str, allowed: str) -> Response:
     return response
 
 
+def werkzeug_request(environ: WSGIEnvironment) -> Request:
+    """The request as Werkzeug reads it.
+
+    The environ, which it keeps, does not refer to it as usual: both would stay in memory until a garbage collection.
+    """
+    return Request(environ, populate_request=False)
+
+
 def host_is_served(environ: WSGIEnvironment, trusted: Iterable[str]) -> bool:
     """The request names a trusted host, or one below a domain that begins with a dot. Ports do not count."""
     try:
-        host = host_name(Request(environ, populate_request=False).host)
+        host = host_name(werkzeug_request(environ).host)
     except SecurityError:
         return False
     return bool(host) and any(_matches(host, one) for one in trusted)
