@@ -525,13 +525,8 @@ def test_requests_beyond_the_threads_are_refused_with_a_hint(make: Callable[...,
     assert json.loads(refused.body)["error"]["code"] == 503
 
 
-@pytest.mark.parametrize("seconds", [TIMEOUT * 10, 0.01])
-def test_few_requests_begin_at_once_in_the_order_of_their_arrival(
-    seconds: float, make: Callable[..., ASGIApp], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A request that takes long lets others begin."""
-    monkeypatch.setattr(asgi, "_STARTING", 2)
-    monkeypatch.setattr(asgi, "_STARTING_SECONDS", seconds)
+def holding() -> tuple[list[str], threading.Event, Callable[[Any], str]]:
+    """The users whose requests have begun, the event that lets these go on, and the function that knows the user of each."""
     begun: list[str] = []
     finish = threading.Event()
 
@@ -539,6 +534,18 @@ def test_few_requests_begin_at_once_in_the_order_of_their_arrival(
         begun.append(scope["user"])
         assert finish.wait(TIMEOUT)
         return str(scope["user"])
+
+    return begun, finish, user
+
+
+@pytest.mark.parametrize("seconds", [TIMEOUT * 10, 0.01])
+def test_few_requests_begin_at_once_in_the_order_of_their_arrival(
+    seconds: float, make: Callable[..., ASGIApp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that takes long lets others begin."""
+    monkeypatch.setattr(asgi, "_STARTING", 2)
+    monkeypatch.setattr(asgi, "_STARTING_SECONDS", seconds)
+    begun, finish, user = holding()
 
     async def main() -> list[Server]:
         app = make(threads=8, principal=user)
@@ -592,13 +599,7 @@ def test_a_request_does_not_begin_whose_client_has_left_while_it_waited(
 ) -> None:
     monkeypatch.setattr(asgi, "_STARTING", 1)
     monkeypatch.setattr(asgi, "_STARTING_SECONDS", TIMEOUT)
-    begun: list[str] = []
-    finish = threading.Event()
-
-    def user(scope: Any) -> str:
-        begun.append(scope["user"])
-        assert finish.wait(TIMEOUT)
-        return str(scope["user"])
+    begun, finish, user = holding()
 
     async def main() -> tuple[Server, Server]:
         app = make(threads=2, principal=user)
