@@ -391,8 +391,8 @@ def test_many_messages_to_a_busy_task_do_not_all_try_at_each_end_of_a_run(serve,
     assert first.result().state is TaskState.INPUT_REQUIRED
     for send in sends:
         assert send.result().state is TaskState.INPUT_REQUIRED
-    # Each tries a few times when it is its turn.
-    assert 0 < len(tries) < 7 * count
+    # Each tries once or twice, when it is its turn; nothing public counts that apart from reads of calls that wait.
+    assert 0 < len(tries) < 3 * count
     assert len(served.get(task_id).history) >= 2 * (count + 2) - 1
 
 
