@@ -163,8 +163,7 @@ class Dispatcher:
                 return
             del self._outstanding[one.job.task_id]
             self._places.release(one.owner)
-        if self._hub.pubsub is not None:
-            self._hub.pubsub.unsubscribe(one.job.task_id)
+        self._hub.unsubscribe(one.job.task_id)
 
 
 class _Place:

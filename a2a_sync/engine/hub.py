@@ -81,17 +81,30 @@ class EventHub:
         #: Of tasks with several listeners that read the log.
         self._tails: dict[str, Tail] = {}
 
-    def add(self, task_id: str, listener: Listener) -> None:
-        """Pass each batch of `task_id` to `listener` from now on."""
+    def add(self, task_id: str, listener: Listener, *, stored: bool = True) -> None:
+        """Pass each batch of `task_id` to `listener` from now on.
+
+        A task that is not `stored` yet is unknown to other processes: what they store for it is received from `subscribe` on.
+        """
         with self._lock:
             self._listeners[task_id] = (*self._listeners.get(task_id, ()), listener)
-        if self.pubsub is not None:
-            self.pubsub.subscribe(task_id)
+        if stored:
+            self.subscribe(task_id)
         if self._closed:
             listener.stop()
 
-    def remove(self, task_id: str, listener: Listener) -> None:
-        """Undo `add`. Idempotent."""
+    def subscribe(self, task_id: str) -> None:
+        """Receive what other processes store for a task, until `unsubscribe` is called as often."""
+        if self.pubsub is not None:
+            self.pubsub.subscribe(task_id)
+
+    def unsubscribe(self, task_id: str) -> None:
+        """Undo one `subscribe`."""
+        if self.pubsub is not None:
+            self.pubsub.unsubscribe(task_id)
+
+    def remove(self, task_id: str, listener: Listener, *, stored: bool = True) -> None:
+        """Undo `add`. Idempotent. Not `stored`: the listener was added without a subscription, and has none."""
         with self._lock:
             known = self._listeners.get(task_id, ())
             left = () if known == (listener,) else tuple([one for one in known if one is not listener])
@@ -101,8 +114,8 @@ class EventHub:
                 self._listeners.pop(task_id, None)
             if len(left) < 2:
                 self._tails.pop(task_id, None)
-        if self.pubsub is not None and len(left) < len(known):
-            self.pubsub.unsubscribe(task_id)
+        if stored and len(left) < len(known):
+            self.unsubscribe(task_id)
 
     def listeners(self, task_id: str) -> tuple[Listener, ...]:
         """The listeners of a task."""
@@ -128,8 +141,8 @@ class EventHub:
             # Before the listeners: when a call returns, the observers have seen what it did.
             for observer in self._observers:
                 self._show(observer, batch)
-            # It has the longest way to go.
-            if self.pubsub is not None:
+            # It has the longest way to go. No other process follows a task that was not stored before.
+            if self.pubsub is not None and not (entries and entries[0].number == 1):
                 self.pubsub.publish(batch)
             if listeners:
                 if self._tails:
@@ -267,19 +280,26 @@ Steps: TypeAlias = Generator[Wait, float, _T]
 class Waiter(Signal, Closes):
     """Wakes one thread when a task pauses (or, with `ended`, when its run has ended).
 
-    A wake-up is a hint: it may belong to an earlier run, so the store has the last word.
+    A wake-up is a hint: it may belong to an earlier run, so the store has the last word. See `EventHub.add` for `stored`.
     """
 
-    __slots__ = ("_ended_only", "_entries", "_hub", "stopped")
+    __slots__ = ("_ended_only", "_entries", "_hub", "_stored", "stopped")
 
-    def __init__(self, hub: EventHub, task_id: str, *, ended: bool = False) -> None:
+    def __init__(self, hub: EventHub, task_id: str, *, ended: bool = False, stored: bool = True) -> None:
         super().__init__(task_id)
         self._hub = hub
         self._ended_only = ended
+        self._stored = stored
         self._entries: list[Entry] = []
         #: This process publishes nothing more, though the task may go on.
         self.stopped: bool = False
-        hub.add(task_id, self)
+        hub.add(task_id, self, stored=stored)
+
+    def subscribe(self) -> None:
+        """The task is stored now, and goes on."""
+        if not self._stored:
+            self._stored = True
+            self._hub.subscribe(self.task_id)
 
     def offer(self, batch: TaskBatch) -> None:
         if len(self._entries) < _KEPT:
@@ -306,7 +326,7 @@ class Waiter(Signal, Closes):
 
     def close(self) -> None:
         """Remove the waiter from the hub. Idempotent."""
-        self._hub.remove(self.task_id, self)
+        self._hub.remove(self.task_id, self, stored=self._stored)
 
 
 def _size(entry: Entry) -> int:

@@ -130,6 +130,7 @@ class Run:
     #: Why queued chunks could not be stored; raised by the next `emit`.
     _flush_error: BaseException | None = field(default=None, init=False)
     _accepted: datetime | None = field(default=None, init=False)
+    _subscribed: bool = field(default=False, init=False)
     #: When other greenlets could run last, as far as `emit` knows.
     _paused_at: float = field(default=0.0, init=False)
 
@@ -169,6 +170,9 @@ class Run:
                 if ready or self.began is not None or self.after is not None:
                     first.append(status_event(request, TaskState.WORKING, at=now))
                 ends = end_run(events)
+                # No other process can write to a task that is stored with its end.
+                if not ends or self.after is not None:
+                    self.subscribe()
                 try:
                     self.started = self.store.start_run(
                         self.owner,
@@ -535,6 +539,18 @@ class Run:
         """The store has the start of this run, though it raised an error."""
         held = self.store.request(self.owner, self.request.task_id)
         return held is not None and held.request.message.message_id == self.request.message.message_id
+
+    def subscribe(self) -> None:
+        """Receive what other processes store for the task, from before it is stored until `unsubscribe`."""
+        if not self._subscribed:
+            self._subscribed = True
+            self.hub.subscribe(self.request.task_id)
+
+    def unsubscribe(self) -> None:
+        """Undo `subscribe`. Idempotent."""
+        if self._subscribed:
+            self._subscribed = False
+            self.hub.unsubscribe(self.request.task_id)
 
     def stop(self) -> None:
         """Stop the agent's code, because its task was ended from outside. Waits only for its cancel callbacks."""

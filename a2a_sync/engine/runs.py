@@ -320,8 +320,6 @@ class RunManager(Component):
             debug=self._debug,
         )
         self._active[run] = slot
-        if self._hub.pubsub is not None:
-            self._hub.pubsub.subscribe(request.task_id)
         if self._refuses(executor):
             self._cancel_reservation(run, slot)
             raise _stopping()
@@ -337,12 +335,10 @@ class RunManager(Component):
             self.on_begun(run.owner, run.request.task_id)
 
     def _deregister(self, run: Run) -> None:
-        known = run in self._active
         if run.unstored and run.started is None:
             self._search_stray(run)
         self._active.pop(run, None)
-        if known and self._hub.pubsub is not None:
-            self._hub.pubsub.unsubscribe(run.request.task_id)
+        run.unsubscribe()
         self._watchdog.run_returned(run)
         if not self._run_returned.is_set():
             self._run_returned.set()
@@ -494,6 +490,7 @@ class RunManager(Component):
         workers = self._store.workers
         assert workers is not None
         run = self._register(spec, held.owner, request, slot, after=0)
+        run.subscribe()
         try:
             events = [status_event(request, TaskState.WORKING)] if begins else []
             run.take_over(workers.adopt(held, request, events))

@@ -162,8 +162,9 @@ class RequestHandler:
             if run_on is RunOn.CALLER and context.deadline is not None:
                 # If the run occupied the caller's thread, the call could not end at its deadline.
                 run_on = RunOn.POOL_OR_CALLER
-            with Waiter(self._hub, run_request.task_id) as waiter:
-                later = not at_once and run_on is RunOn.POOL and run_request.webhook is None
+            later = not at_once and run_on is RunOn.POOL and run_request.webhook is None
+            new = head is None and later and not self._runs.remote
+            with Waiter(self._hub, run_request.task_id, stored=not new) as waiter:
                 started = yield from self._start(
                     owner, run_request, head, context, wait=not at_once, run_on=run_on, store_later=later
                 )
@@ -172,6 +173,9 @@ class RequestHandler:
                 if isinstance(started, StartedRun):
                     if at_once:
                         return (yield from self._load(owner, run_request.task_id, history, context))
+                    if started.head.running:
+                        # The run, which goes on here, has subscribed already: nothing was missed.
+                        waiter.subscribe()
                     return (yield from self._await(waiter, owner, history, context))
             sent = started
         check_same(sent, key)

@@ -179,6 +179,81 @@ def test_apps_over_one_store_object_follow_each_others_tasks() -> None:
         assert stream.task.text == "one two"
 
 
+class Recorded(InProcessPubSub):
+    """Records what an app does with its pub/sub."""
+
+    def __init__(self, channel: str) -> None:
+        super().__init__(channel)
+        self.subscriptions: list[int] = []
+        self.published: list[TaskBatch] = []
+
+    def publish(self, batch: TaskBatch) -> None:
+        self.published.append(batch)
+        super().publish(batch)
+
+    def subscribe(self, task_id: str, *, soon: bool = False) -> None:
+        self.subscriptions.append(+1)
+        super().subscribe(task_id, soon=soon)
+
+    def unsubscribe(self, task_id: str) -> None:
+        self.subscriptions.append(-1)
+        super().unsubscribe(task_id)
+
+
+def test_a_task_that_is_stored_with_its_end_needs_no_message_and_no_subscription() -> None:
+    agent, pubsub = Agent("short"), Recorded("short")
+    agent.message(lambda message, context: message.text)
+    with A2AApp(agent, store=MemoryStore(), pubsub=pubsub) as app, Client(app) as client:
+        assert client.send("hi").state is TaskState.COMPLETED
+        assert (pubsub.subscriptions, pubsub.published) == ([], [])
+
+
+def test_a_task_that_goes_on_is_subscribed_until_its_end_and_what_follows_its_start_is_published() -> None:
+    gate, pubsub = Gate(), Recorded("long")
+    agent = Agent("long")
+
+    @agent.message
+    def handle(message, context):
+        assert context.task.state is TaskState.WORKING  # the task is stored with this
+        gate.block()
+        return "done"
+
+    with A2AApp(agent, store=MemoryStore(), pubsub=pubsub) as app, Client(app) as client:
+        sent = Background(lambda: client.send("hi"))
+        gate.wait()
+        assert sum(pubsub.subscriptions) > 0
+        gate.open.set()
+        assert sent.result().state is TaskState.COMPLETED
+        numbers = [entry.number for batch in pubsub.published for entry in batch.entries]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        assert numbers[0] > 1
+        assert pubsub.published[-1].ended
+    assert sum(pubsub.subscriptions) == 0
+
+
+def test_a_blocking_send_ends_when_another_app_cancels_its_task() -> None:
+    gate, store = Gate(), MemoryStore()
+    started: queue.Queue[str] = queue.Queue()
+
+    def make() -> A2AApp:
+        agent = Agent("shared")
+
+        @agent.message
+        def handle(message, context):
+            assert context.task.state is TaskState.WORKING  # the task is stored with this
+            started.put(context.task_id)
+            gate.block()
+            return "done"
+
+        return A2AApp(agent, store=store, pubsub=InProcessPubSub("cancel"))
+
+    with make() as first, make() as second, Client(first) as sends, Client(second) as cancels:
+        sent = Background(lambda: sends.send("go"))
+        assert cancels.cancel_task(started.get(timeout=TIMEOUT)).state is TaskState.CANCELED
+        assert sent.result().state is TaskState.CANCELED
+        gate.open.set()
+
+
 # -- Unix sockets -------------------------------------------------------------------------------------------------------
 
 
