@@ -143,7 +143,8 @@ class Codec:
         return encoded
 
     def _encode_event(self, event: Any) -> bytes:
-        if isinstance(event, t.TaskArtifactUpdateEvent) and (text := _only_text(event)) is not None:
+        # Further pieces only: there may be no second one to which the bytes around the first apply.
+        if isinstance(event, t.TaskArtifactUpdateEvent) and event.append and (text := _only_text(event)) is not None:
             artifact_id = event.artifact.artifact_id
             around = self._around_text(event.task_id, event.context_id, artifact_id, event.append, event.last_chunk)
             if around is not None:

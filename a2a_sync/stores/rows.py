@@ -184,18 +184,23 @@ class Batch:
         if change.ends:
             token = None
         size = row.bytes + self.size + len(request)
-        new = row._replace(
-            version=number, message=message, artifacts=row.artifacts + change.artifacts, token=token, bytes=size
-        )
+        state, status_ms, status, metadata = row.state, row.status_ms, row.status, row.metadata
         if change.status is not None:
-            new = new._replace(
-                state=change.status.state.value,
-                status_ms=time_ms(change.status.timestamp),
-                status=self.status,
-                metadata=merged(row.metadata, change.metadata),
-            )
-        counts = token != row.token or new.state != row.state or size > row.counted + COUNT_AFTER
-        return new._replace(counted=size) if counts else new
+            state, status_ms, status = change.status.state.value, time_ms(change.status.timestamp), self.status
+            metadata = merged(metadata, change.metadata)
+        counts = token != row.token or state != row.state or size > row.counted + COUNT_AFTER
+        return row._replace(
+            state=state,
+            status_ms=status_ms,
+            status=status,
+            version=number,
+            message=message,
+            artifacts=row.artifacts + change.artifacts,
+            metadata=metadata,
+            token=token,
+            bytes=size,
+            counted=size if counts else row.counted,
+        )
 
     def rows(self, old: HeadRow, offset: int = 0) -> Iterator[tuple[int, int, int | None, bytes, int]]:
         """Number, kind, number of the previous message (of messages), body and time of each new entry, after `advance`.

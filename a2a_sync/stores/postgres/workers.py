@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 import socket
@@ -35,14 +36,15 @@ class PostgresWorkers:
     def renew(self) -> None:
         """Set a new worker id; a forked child is a separate worker."""
         self.id: str = secrets.token_hex(6)
+        self._numbers = itertools.count()
         #: Shown to operators.
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         # Not patched by gevent: the heart beats on a native thread.
         self._beating = original("_thread", "allocate_lock")()
 
     def new_token(self, task_id: str) -> RunToken:
-        """A new random token for a run of this worker."""
-        return RunToken(task_id, f"{self.id}.{secrets.token_hex(6)}")
+        """A new token for a run of this worker."""
+        return RunToken(task_id, f"{self.id}.{next(self._numbers):x}")
 
     def mark(self) -> object:
         """See `Workers.mark`: None, as a server shows no such value."""

@@ -150,7 +150,9 @@ class SQLiteStore:
     ) -> StartedRun:
         """See `TaskStore.start_run`."""
         token = self.workers.new_token(request.task_id)
-        batch, request_row = Batch(events), RequestRow(request, events)
+        batch = Batch(events)
+        # The request is for another process that takes the run over.
+        request_row = None if batch.change.ends else RequestRow(request, events)
         webhook = None if request.webhook is None else WebhookRow(request.webhook)
         key = request.key
 
@@ -161,8 +163,7 @@ class SQLiteStore:
                 old = HeadRow.new(owner.tenant, owner.id, request)
             else:
                 old = rows.startable(self._row(connection, request.task_id), owner, request.task_id, after)
-            # The request is for another process that takes the run over.
-            body = b"" if batch.change.ends else request_row.body(old.version)
+            body = b"" if request_row is None else request_row.body(old.version)
             new = _limited(batch.advance(old, token.value, body), quota.max_task_bytes)
             if create:
                 new = self._insert(connection, new)

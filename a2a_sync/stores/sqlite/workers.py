@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 import sqlite3
@@ -31,10 +32,11 @@ class SQLiteWorkers:
     def renew(self) -> None:
         """Set a new worker id; a forked child is a separate worker. It begins with the id of the process, for operators."""
         self.id: str = f"{os.getpid()}-{secrets.token_hex(6)}"
+        self._numbers = itertools.count()
 
     def new_token(self, task_id: str) -> RunToken:
-        """A new random token for a run of this worker."""
-        return RunToken(task_id, f"{self.id}.{secrets.token_hex(6)}")
+        """A new token for a run of this worker."""
+        return RunToken(task_id, f"{self.id}.{next(self._numbers):x}")
 
     def mark(self) -> object:
         """See `Workers.mark`. Every write changes the write-ahead log, whose time and size are returned."""
