@@ -261,7 +261,7 @@ def stored() -> Iterator[Row]:
 
 
 def million() -> Iterator[Row]:
-    """Sends with a million stored tasks on SQLite. Storing them takes ten minutes, so it is measured only when named."""
+    """Sends with a million stored tasks on SQLite. Storing them takes five minutes, so it is measured only when named."""
     with ExitStack() as stack:
         url = "sqlite:///{folder}/ours.db"
         setups = [gunicorn_with(count, STORE=url, MAX_TASKS=str(2 * MILLION)) for count in (MILLION, FEW)]

@@ -49,13 +49,12 @@ class Echo(Agent):
 
 
 def fill(store: TaskStore, count: int) -> None:
-    """Store `count` finished tasks through the same calls as a run."""
+    """Store `count` finished tasks as short runs do, each in one step."""
     for number in range(count):
         text = TextPart(f"an earlier task, number {number}")
         message = Message(role=Role.USER, parts=(text,), task_id=new_id(), context_id=new_id())
         request = RunRequest(message=message)
-        begin = [message, status_event(request, TaskState.SUBMITTED), status_event(request, TaskState.WORKING)]
-        started = store.start_run(Owner(), request, begin, create=True)
+        begin = [status_event(request, TaskState.SUBMITTED), status_event(request, TaskState.WORKING)]
         artifact = TaskArtifactUpdateEvent(
             task_id=message.task_id,
             context_id=message.context_id,
@@ -63,7 +62,8 @@ def fill(store: TaskStore, count: int) -> None:
             last_chunk=True,
         )
         answer = replace(message, role=Role.AGENT, message_id=new_id())
-        store.append(started.token, [artifact, answer, status_event(request, TaskState.COMPLETED)], end=True)
+        events = [message, *begin, artifact, answer, status_event(request, TaskState.COMPLETED)]
+        store.start_run(Owner(), request, events, create=True)
 
 
 runs = int(os.environ.get("RUNS", "64"))
