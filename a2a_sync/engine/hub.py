@@ -81,17 +81,25 @@ class EventHub:
         #: Of tasks with several listeners that read the log.
         self._tails: dict[str, Tail] = {}
 
-    def add(self, task_id: str, listener: Listener, *, stored: bool = True) -> None:
-        """Pass each batch of `task_id` to `listener` from now on.
-
-        A task that is not `stored` yet is unknown to other processes: what they store for it is received from `subscribe` on.
-        """
+    def add(self, task_id: str, listener: Listener) -> None:
+        """Pass each batch of `task_id` to `listener` from now on; those of other processes while there is a subscription."""
         with self._lock:
             self._listeners[task_id] = (*self._listeners.get(task_id, ()), listener)
-        if stored:
-            self.subscribe(task_id)
         if self._closed:
             listener.stop()
+
+    def remove(self, task_id: str, listener: Listener) -> bool:
+        """Undo `add`; False: it was undone before."""
+        with self._lock:
+            known = self._listeners.get(task_id, ())
+            left = () if known == (listener,) else tuple([one for one in known if one is not listener])
+            if left:
+                self._listeners[task_id] = left
+            else:
+                self._listeners.pop(task_id, None)
+            if len(left) < 2:
+                self._tails.pop(task_id, None)
+        return len(left) < len(known)
 
     def subscribe(self, task_id: str) -> None:
         """Receive what other processes store for a task, until `unsubscribe` is called as often."""
@@ -102,20 +110,6 @@ class EventHub:
         """Undo one `subscribe`."""
         if self.pubsub is not None:
             self.pubsub.unsubscribe(task_id)
-
-    def remove(self, task_id: str, listener: Listener, *, stored: bool = True) -> None:
-        """Undo `add`. Idempotent. Not `stored`: the listener was added without a subscription, and has none."""
-        with self._lock:
-            known = self._listeners.get(task_id, ())
-            left = () if known == (listener,) else tuple([one for one in known if one is not listener])
-            if left:
-                self._listeners[task_id] = left
-            else:
-                self._listeners.pop(task_id, None)
-            if len(left) < 2:
-                self._tails.pop(task_id, None)
-        if stored and len(left) < len(known):
-            self.unsubscribe(task_id)
 
     def listeners(self, task_id: str) -> tuple[Listener, ...]:
         """The listeners of a task."""
@@ -280,25 +274,28 @@ Steps: TypeAlias = Generator[Wait, float, _T]
 class Waiter(Signal, Closes):
     """Wakes one thread when a task pauses (or, with `ended`, when its run has ended).
 
-    A wake-up is a hint: it may belong to an earlier run, so the store has the last word. See `EventHub.add` for `stored`.
+    A wake-up is a hint: it may belong to an earlier run, so the store has the last word. With ``subscribe=False`` the task is not
+    stored yet, so that no other process knows it; call `subscribe` when it is.
     """
 
-    __slots__ = ("_ended_only", "_entries", "_hub", "_stored", "stopped")
+    __slots__ = ("_ended_only", "_entries", "_hub", "_subscribed", "stopped")
 
-    def __init__(self, hub: EventHub, task_id: str, *, ended: bool = False, stored: bool = True) -> None:
+    def __init__(self, hub: EventHub, task_id: str, *, ended: bool = False, subscribe: bool = True) -> None:
         super().__init__(task_id)
         self._hub = hub
         self._ended_only = ended
-        self._stored = stored
+        self._subscribed = False
         self._entries: list[Entry] = []
         #: This process publishes nothing more, though the task may go on.
         self.stopped: bool = False
-        hub.add(task_id, self, stored=stored)
+        hub.add(task_id, self)
+        if subscribe:
+            self.subscribe()
 
     def subscribe(self) -> None:
-        """The task is stored now, and goes on."""
-        if not self._stored:
-            self._stored = True
+        """Receive what other processes store for the task. Idempotent."""
+        if not self._subscribed:
+            self._subscribed = True
             self._hub.subscribe(self.task_id)
 
     def offer(self, batch: TaskBatch) -> None:
@@ -326,7 +323,8 @@ class Waiter(Signal, Closes):
 
     def close(self) -> None:
         """Remove the waiter from the hub. Idempotent."""
-        self._hub.remove(self.task_id, self, stored=self._stored)
+        if self._hub.remove(self.task_id, self) and self._subscribed:
+            self._hub.unsubscribe(self.task_id)
 
 
 def _size(entry: Entry) -> int:
@@ -357,6 +355,7 @@ class Subscription(Signal):
         #: Nothing will be published any more.
         self.stopped: bool = False
         hub.add(task_id, self)
+        hub.subscribe(task_id)
 
     def offer(self, batch: TaskBatch) -> None:
         # Writers that come at once may each go past the bounds by one.
@@ -418,7 +417,8 @@ class Subscription(Signal):
         return self._hub.read_log(self.task_id, after, load)
 
     def close(self) -> None:
-        self._hub.remove(self.task_id, self)
+        if self._hub.remove(self.task_id, self):
+            self._hub.unsubscribe(self.task_id)
 
 
 @dataclass(eq=False, repr=False)

@@ -163,8 +163,8 @@ class RequestHandler:
                 # If the run occupied the caller's thread, the call could not end at its deadline.
                 run_on = RunOn.POOL_OR_CALLER
             later = not at_once and run_on is RunOn.POOL and run_request.webhook is None
-            new = head is None and later and not self._runs.remote
-            with Waiter(self._hub, run_request.task_id, stored=not new) as waiter:
+            unstored = head is None and later and not self._runs.remote
+            with Waiter(self._hub, run_request.task_id, subscribe=not unstored) as waiter:
                 started = yield from self._start(
                     owner, run_request, head, context, wait=not at_once, run_on=run_on, store_later=later
                 )
