@@ -42,6 +42,7 @@ from a2a_sync.client.errortext import error_text
 from a2a_sync.client.request import ErrorContext, Frame, OutgoingRequest
 from a2a_sync.concurrency.alarms import Alarm, AlarmClock
 from a2a_sync.concurrency.fork import renew_per_process
+from a2a_sync.concurrency.gevent import let_greenlets_run
 from a2a_sync.errors import (
     CardAuthError,
     CertificateRefusedError,
@@ -394,6 +395,9 @@ class HttpResponse:
             return b""
         if not data:
             self._release()
+        if self._encoded:
+            # What 8 KiB of the connection become, when they are decompressed, may take many seconds to read.
+            let_greenlets_run()
         if self._observer is not None:
             self._show_received(self._observer, len(data))
         return data

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -21,8 +22,21 @@ from tests.live import ROOT
 pytestmark = pytest.mark.timeout(90)
 #: Seconds that a call may take; and how long a server sends, which is longer than any call may take.
 LIMIT, FLOOD = 2.0, 15.0
+
+
+def compressed_comments() -> tuple[bytes, bytes]:
+    """A stream that is compressed, and a chunk of it that becomes eight megabytes of comments."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    begin, comments = (
+        packer.compress(text) + packer.flush(zlib.Z_FULL_FLUSH) for text in (b":\n\n", b":\n\n" * 2_700_000)
+    )
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"%x\r\n%b\r\n" % (len(begin), begin), b"%x\r\n%b\r\n" % (len(comments), comments)
+
+
 #: What comes first, and what is repeated.
 FLOODS = {
+    "compressed": compressed_comments(),
     "interim": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 2000),
     "trailers": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n", b"x: y\r\n" * 5000),
     "chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n" * 5000),
@@ -64,7 +78,7 @@ def call(kind: str, port: int) -> None:
     # The client has a limit of interim responses of its own.
     if kind != "interim":
         with (
-            Client.for_endpoint(f"http://127.0.0.1:{port}/", timeout=LIMIT, retry=Retry.off) as client,
+            Client.for_endpoint(f"http://127.0.0.1:{port}/", timeout=LIMIT, retry=Retry.off, streaming=True) as client,
             suppress(TransportTimeoutError),
         ):
             client.send("hi")
