@@ -75,6 +75,25 @@ class Session(requests.Session):
         return None
 
 
+def request_unread(session: requests.Session, method: str, url: str, **options: Any) -> OpenResponse:
+    """Send one request with `session`, and leave the body of the response unread. Redirects are not followed.
+
+    requests reads the body of a redirect nevertheless, without a limit of size or time. So it does not see where one leads.
+    """
+    target: dict[str, str] = {}
+
+    def hide_target(response: requests.Response, **_: Any) -> None:
+        if "Location" in response.headers:
+            target["Location"] = response.headers.pop("Location")
+
+    # Hooks of a request replace those of its session.
+    own: Any = session.hooks.get("response", [])
+    hooks = {"response": [*([own] if callable(own) else own), hide_target]}
+    response = session.request(method, url, **options, stream=True, allow_redirects=False, hooks=hooks)
+    response.headers.update(target)
+    return OpenResponse.of(response)
+
+
 def _prepare(method: str, url: str, headers: Mapping[str, str], data: Any, auth: Any) -> requests.PreparedRequest:
     merged = CaseInsensitiveDict(_DEFAULT_HEADERS)
     merged.update(headers)

@@ -34,6 +34,7 @@ from a2a_sync.client.connections import (
     OpenResponse,
     Session,
     TransferObserver,
+    request_unread,
     timed_body,
 )
 from a2a_sync.client.credentials import Auth, RefreshingAuth, check_header, make_auth
@@ -273,9 +274,7 @@ class HttpTransport:
         elif not at_home:
             # What the user has set on it is for the agent; with `auth` requests does not read `.netrc`.
             session, options["auth"] = _without_credentials(session), lambda prepared: prepared
-        return OpenResponse.of(
-            session.request(request.method, request.url, **options, stream=True, allow_redirects=False)
-        )
+        return request_unread(session, request.method, request.url, **options)
 
     def get(self, url: str, *, headers: Mapping[str, str], error_context: ErrorContext, deadline: Deadline) -> Page:
         """Read `url`, and follow redirects.

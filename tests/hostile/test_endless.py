@@ -14,6 +14,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import pytest
+import requests
 
 from a2a_sync import Client, Retry
 from a2a_sync.card import AgentExtension
@@ -179,6 +180,34 @@ def test_the_size_of_a_response_is_limited() -> None:
             client.get_task("t-1")
         with Client(server.card(), retry=None, timeout=60, max_response_bytes=1_000_000) as client:
             assert len(client.get_task("t-1").history) == 200
+
+
+def test_the_body_of_a_redirect_is_limited_with_a_session_too() -> None:
+    # requests reads it before it returns the response: one of 500 KB that was compressed took a gigabyte.
+    sent = []
+
+    def endless(asked: Asked, line: Line) -> None:
+        line.send(b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\n\r\n")
+        for number in range(1000):
+            line.send(b"x" * 100_000)
+            sent.append(number)
+        line.hang_up()
+
+    def note(response: requests.Response, **_: object) -> None:
+        targets.append(response.headers["Location"])
+
+    targets: list[str] = []
+    with (
+        peer({"GetTask": endless}) as server,
+        requests.Session() as session,
+        Client(server.card(), session=session, retry=None, timeout=60, max_response_bytes=1_000_000) as client,
+    ):
+        session.hooks["response"] = note  # type: ignore[assignment]
+        with pytest.raises(MalformedResponseError, match="max_response_bytes"):
+            client.get_task("t-1")
+
+    assert len(sent) < 500
+    assert targets == ["/elsewhere"]
 
 
 @pytest.mark.parametrize("name", ["max_response_bytes", "max_task_bytes"])
