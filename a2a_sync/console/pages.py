@@ -757,10 +757,14 @@ class AgentLabel(NamedTuple):
 def agent_labels(agents: Mapping[str, A2AApp]) -> dict[str, AgentLabel]:
     """The labels of agents by their names in paths. Agents elsewhere choose their names, so several of them have addresses."""
     labels: dict[str, AgentLabel] = {}
-    names = {name: clean(app.agent_card().name) for name, app in agents.items()}
+    remotes: dict[str, RemoteAgent | None] = {name: getattr(app, "remote", None) for name, app in agents.items()}
+    names = {
+        # An agent elsewhere that answers slowly delays its own pages only.
+        name: clean((app.agent_card() if (remote := remotes[name]) is None else remote.known_card()).name)
+        for name, app in agents.items()
+    }
     folded = Counter(name.casefold() for name in names.values())
-    for name, app in agents.items():
-        remote: RemoteAgent | None = getattr(app, "remote", None)
+    for name, remote in remotes.items():
         alike = folded[names[name].casefold()] > 1 or (remote is not None and len(agents) > 1)
         labels[name] = AgentLabel(names[name], (name if remote is None else remote.name) if alike else "")
     return labels

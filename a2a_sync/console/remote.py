@@ -85,6 +85,7 @@ class RemoteAgent:
         #: When the card could not be read, and why; empty after a success.
         self._failure: tuple[float, str] = (0.0, "")
         self._signature = ""
+        self._known: AgentCard | None = None
         self._make_client()
 
     def _make_client(self) -> None:
@@ -141,12 +142,19 @@ class RemoteAgent:
             try:
                 card = self.client.card(timeout=_CARD_TIMEOUT)
                 self._failure = (0.0, "")
-                return card
             except A2AError as error:
                 self._note_refusal(error)
                 reason = str(error)
                 self._failure = (time.monotonic(), reason)
-        return AgentCard(name=self.name, description=f"The card cannot be read: {reason}"[:2000], version="?")
+            else:
+                self._known = card
+                return card
+        self._known = AgentCard(name=self.name, description=f"The card cannot be read: {reason}"[:2000], version="?")
+        return self._known
+
+    def known_card(self) -> AgentCard:
+        """What `card` returned last; only the first time the agent is waited for. For pages of other agents, which name this one."""
+        return self._known or self.card()
 
     @property
     def reachable(self) -> bool:

@@ -429,3 +429,28 @@ def test_an_agent_beside_another_is_offered_no_certificate(serve: Callable[..., 
         server.shutdown()
         thread.join(TIMEOUT)
         server.server_close()
+
+
+def test_an_agent_that_answers_slowly_delays_its_own_pages_only(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[..., str]
+) -> None:
+    from a2a_sync.console.remotesite import RemoteConsole
+
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    site = RemoteConsole([serve(A2AApp(Remote())), serve(A2AApp(Remote()))], {})
+    try:
+        browser = Browser(site)
+        browser.post("/console/login", data={"token": Sessions(KEY.encode()).token()})
+        one, other = site.agents
+        assert browser.get(f"/console/a/{one}/").text.count("remote <small>") == 2
+        asked = []
+        slow = site.agents[other].remote
+        card = slow.card()
+        monkeypatch.setattr(slow.client, "card", lambda **_: asked.append(card) or card)
+
+        assert browser.get(f"/console/a/{one}/").text.count("remote <small>") == 2
+        assert not asked
+        browser.get(f"/console/a/{other}/")
+        assert asked
+    finally:
+        site.close(1.0)
