@@ -28,7 +28,7 @@ from requests.utils import default_headers, select_proxy
 from a2a_sync import urls
 from a2a_sync.client.deadlines import Deadline
 from a2a_sync.concurrency.alarms import AlarmClock
-from a2a_sync.outbound.http import GuardedConnection, pool_classes, share_thread
+from a2a_sync.outbound.http import FinalResponse, GuardedConnection, pool_classes, share_thread
 from a2a_sync.outbound.urlguard import URLGuard
 
 #: Idle connections per client.
@@ -91,6 +91,9 @@ def request_unread(session: requests.Session, method: str, url: str, **options: 
     hooks = {"response": [*([own] if callable(own) else own), hide_target]}
     response = session.request(method, url, **options, stream=True, allow_redirects=False, hooks=hooks)
     response.headers.update(target)
+    if response.status_code < 200:
+        # An interim response, see `FinalResponse`: what follows must not be taken for the response to another request.
+        response.close()
     return OpenResponse.of(response)
 
 
@@ -282,7 +285,7 @@ class _Connection(GuardedConnection):
                 raise TimeoutError("the headers of the response did not arrive in time")
 
 
-class _Response(http.client.HTTPResponse):
+class _Response(FinalResponse):
     """A response with complete headers: the standard library takes a broken connection for the end of the headers."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

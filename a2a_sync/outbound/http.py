@@ -287,9 +287,27 @@ class _BoundedConnection(GuardedConnection):
             super().send(data[at : at + _CHUNK_BYTES])  # type: ignore[misc]
 
     def response_class(self, sock: socket.socket, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
-        response = http.client.HTTPResponse(sock, *args, **kwargs)
+        response = FinalResponse(sock, *args, **kwargs)
         response.fp = io.BufferedReader(_DeadlineReader(sock, response.fp.detach(), time.monotonic() + self.timeout))
         return response
+
+
+class FinalResponse(http.client.HTTPResponse):
+    """The response after all interim ones.
+
+    The standard library skips those with status 100 only. It would return another one (103, Early Hints) as the response, and the
+    response itself for the next request of the connection, which may be of another caller.
+    """
+
+    def begin(self) -> None:
+        """Read the status and the headers."""
+        super().begin()
+        while 100 <= self.status < 200 and self.status != http.HTTPStatus.SWITCHING_PROTOCOLS:
+            self.headers = None  # type: ignore[assignment]
+            super().begin()
+        if self.status == http.HTTPStatus.SWITCHING_PROTOCOLS:
+            # What follows is not HTTP.
+            self.will_close = True
 
 
 class _SlicedReader(io.RawIOBase):

@@ -413,6 +413,54 @@ def test_no_limit_is_longer_than_it_says_when_the_client_has_one_too() -> None:
 # -- sessions -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("status", [100, 102, 103, 199])
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_an_interim_response_is_not_taken_for_the_answer(binding: str, status: int) -> None:
+    # The answer would be that of the next call of the connection, which may be of another user.
+    def answer(asked: Asked, line: Line) -> None:
+        line.send(b"HTTP/1.1 %d Wait\r\nLink: </style.css>\r\n\r\n" % status)
+        task_id = asked.path.rpartition("/")[2] if binding == "HTTP+JSON" else asked.params["id"]
+        (line.answer if binding == "HTTP+JSON" else line.result)({**DONE, "id": task_id})
+
+    with (
+        peer(answer) as server,
+        Client.for_endpoint(f"{server.url}/rpc", protocol_binding=binding, retry=None, timeout=10) as client,
+    ):
+        assert [client.get_task(name).id for name in ("ada", "bob", "eve")] == ["ada", "bob", "eve"]
+
+    assert server.connections == 1
+
+
+def test_with_a_session_an_interim_response_ends_the_connection() -> None:
+    def answer(asked: Asked, line: Line) -> None:
+        line.send(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+        line.await_close()
+
+    with (
+        peer(answer) as server,
+        requests.Session() as session,
+        Client(server.card(), session=session, retry=None, timeout=10) as client,
+    ):
+        for _ in range(2):
+            with pytest.raises(HTTPStatusError, match="103"):
+                client.get_task("t-1")
+
+    assert server.connections == 2
+
+
+def test_what_follows_a_change_of_the_protocol_is_not_read() -> None:
+    def answer(asked: Asked, line: Line) -> None:
+        line.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n")
+        line.await_close()
+
+    with peer(answer) as server, Client(server.card(), retry=None, timeout=10) as client:
+        for _ in range(2):
+            with pytest.raises(HTTPStatusError, match="101"):
+                client.get_task("t-1")
+
+    assert server.connections == 2
+
+
 def test_cookies_of_an_agent_are_not_kept() -> None:
     def script(asked: Asked, line: Line) -> None:
         line.result(DONE, Set_Cookie="user=alice; Path=/")

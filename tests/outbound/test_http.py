@@ -52,6 +52,17 @@ def test_a_request_goes_out_and_its_answer_comes_back(server: Peer) -> None:
     assert (asked.method, asked.path, asked.body, asked.headers["x-token"]) == ("POST", "/hook?x=%2F", b"{}", "t")
 
 
+@pytest.mark.parametrize("status", [100, 102, 103])
+def test_an_interim_response_is_not_taken_for_the_answer(status: int) -> None:
+    # The refusal of a notification would be that of the next one to the same host.
+    def answer(asked: Asked, line: Line) -> None:
+        line.send(b"HTTP/1.1 %d Wait\r\n\r\n" % status)
+        line.answer(b"", int(asked.path[1:]))
+
+    with peer(answer) as server, outbound() as out:
+        assert [out.request("POST", f"{server.url}/{code}").status for code in (200, 500, 204)] == [200, 500, 204]
+
+
 def test_connections_are_used_again(server: Peer) -> None:
     with outbound() as out:
         for _ in range(3):
