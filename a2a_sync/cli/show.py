@@ -165,11 +165,14 @@ class Transcript:
         if console is None:
             return False
         from rich.markdown import Markdown
+        from rich.segment import Segment, Segments
 
         self.end_line()
         self._printed[artifact.artifact_id] = len(artifact.text)
-        # Without hyperlinks, so that the text of a link cannot hide its target.
-        console.print(Markdown(clean(artifact.text), hyperlinks=False))
+        # Without hyperlinks, so that the text of a link cannot hide its target. Cleaned after Markdown too, which decodes
+        # character references.
+        page = console.render(Markdown(clean(artifact.text), hyperlinks=False))
+        console.print(Segments(Segment(clean(one.text), one.style, one.control) for one in page))
         return True
 
     def _print_message(self, message: Message) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from a2a_sync import (
@@ -15,7 +17,9 @@ from a2a_sync import (
     TaskStatus,
     TextPart,
 )
+from a2a_sync.cli import show
 from a2a_sync.cli.show import Transcript
+from a2a_sync.display import UNSAFE
 
 
 def event(*parts: object, append: bool = False, last_chunk: bool = False) -> TaskArtifactUpdateEvent:
@@ -64,3 +68,15 @@ def test_the_text_of_a_message_is_printed_beside_artifacts_without_text(
     output = capsys.readouterr().out
     assert output == ("5\nHere it is\n" if isinstance(part, DataPart) else "It is 5\n")
     assert task.text in output
+
+
+def test_character_references_of_markdown_change_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = pytest.importorskip("rich.console")
+    output = io.StringIO()
+    monkeypatch.setattr(show, "rich_console", lambda: console.Console(file=output, width=60))
+    parts = (TextPart("&#8238;txt.&rlm; &#x2028; &#27;[2J **b**", media_type="text/markdown"),)
+    status = TaskStatus(state=TaskState.COMPLETED)
+    Transcript().finish(Task(id="t", status=status, artifacts=(Artifact(artifact_id="a", parts=parts),)))
+
+    assert "txt." in output.getvalue()
+    assert not UNSAFE.search(output.getvalue())
