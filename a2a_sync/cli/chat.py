@@ -36,7 +36,7 @@ _PATIENCE = 10.0
 @agent_command("chat http://127.0.0.1:8000")
 @click.option("--context", "context_id", default="", metavar="ID", help="Continue this conversation.")
 @click.option("--task", "task_id", default="", metavar="ID", help="Continue this task.")
-@out_option(help="Save every artifact here. Without it files are saved in a2a-TASK in the current folder.")
+@out_option(help="Save every artifact here. Without it files are saved in a new folder a2a-TASK here.")
 @click.option("--no-history", is_flag=True, help="Do not store the typed lines in the history file.")
 def chat(connection: Connection, context_id: str, task_id: str, out: Path | None, no_history: bool) -> None:
     """Talk to the agent at URL.

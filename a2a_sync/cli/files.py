@@ -7,7 +7,9 @@ import mimetypes
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 
 from a2a_sync import Artifact, DataPart, FilePart, TextPart
 from a2a_sync.display import clean, write_new
@@ -41,10 +43,14 @@ def safe_name(name: str, otherwise: str) -> str:
 
 
 class Folder:
-    """The folder of artifacts. It is created when the first file is saved."""
+    """The folder of artifacts. It is created when the first file is saved.
 
-    def __init__(self, path: Path) -> None:
+    `new`: a peer has chosen its name, so that an existing folder, or a link to one, is not used; it gets another name then.
+    """
+
+    def __init__(self, path: Path, *, new: bool = False) -> None:
         self.path = path
+        self._new = new
 
     def save(self, name: str, data: bytes) -> Path:
         """Write a new file under a safe form of `name`; an existing name gets a number.
@@ -52,6 +58,8 @@ class Folder:
         Raises:
             OSError: the file cannot be written.
         """
+        if self._new:
+            self.path, self._new = _make_new(self.path), False
         self.path.mkdir(parents=True, exist_ok=True)
         return write_new(self.path / safe_name(name, "artifact"), data)
 
@@ -60,6 +68,16 @@ class Folder:
         for artifact in artifacts:
             for name, data in contents(artifact, everything=everything):
                 yield self.save(name, data)
+
+
+def _make_new(path: Path) -> Path:
+    for end in ("", *(f"-{number}" for number in range(2, 100))):
+        with suppress(FileExistsError):
+            (found := path.with_name(path.name + end)).mkdir()
+            return found
+    found = path.with_name(f"{path.name}-{token_hex(8)}")
+    found.mkdir()
+    return found
 
 
 def contents(artifact: Artifact, *, everything: bool) -> Iterator[tuple[str, bytes]]:

@@ -53,7 +53,7 @@ CANCEL_TIMEOUT = 10.0
 @click.option("--task", "task_id", default="", metavar="ID", help="Continue this task.")
 @click.option("--context", "context_id", default="", metavar="ID", help="Continue this conversation.")
 @json_option
-@out_option(help="Save every artifact here. Without it files are saved in a2a-TASK in the current folder.")
+@out_option(help="Save every artifact here. Without it files are saved in a new folder a2a-TASK here.")
 def send(
     connection: Connection,
     text: str,
@@ -221,7 +221,8 @@ def save_artifacts(task: Task | None, out: Path | None, *, skip: bool) -> None:
     if task is None or skip:
         return
     unfinished = "" if task.state.paused else " (as far as it had come)"
-    folder = Folder(out or Path(f"a2a-{''.join(char for char in task.id if char.isalnum())[:12] or 'task'}"))
+    name = "".join(char for char in task.id if char.isalnum())[:12] or "task"
+    folder = Folder(out or Path(f"a2a-{name}"), new=out is None)
     try:
         for path in folder.save_artifacts(task.artifacts, everything=out is not None):
             print_status(f"saved {path}{unfinished}")

@@ -79,7 +79,7 @@ def cancel(connection: Connection, task_id: str, as_json: bool) -> None:
 @agent_command("watch http://127.0.0.1:8000 TASK")
 @task_argument
 @json_option
-@out_option(help="Save every artifact here. Without it files are saved in a2a-TASK in the current folder.")
+@out_option(help="Save every artifact here. Without it files are saved in a new folder a2a-TASK here.")
 def watch(connection: Connection, task_id: str, as_json: bool, out: Path | None) -> None:
     """Follow the task TASK of the agent at URL until it ends or asks for input.
 

@@ -54,6 +54,16 @@ def test_a_link_that_lies_there_is_not_written_through(tmp_path: Path) -> None:
     assert not target.exists()
 
 
+def test_a_folder_that_a_peer_has_named_is_a_new_one(tmp_path: Path) -> None:
+    # The id of a task could name a folder of source code, into which a module is then saved.
+    (tmp_path / "a2a-tools").mkdir()
+    (tmp_path / "a2a-tools-2").symlink_to(tmp_path / "a2a-tools")
+    saved = Folder(tmp_path / "a2a-tools", new=True).save("conftest.py", b"data")
+
+    assert saved == tmp_path / "a2a-tools-3" / "conftest.py"
+    assert not list((tmp_path / "a2a-tools").iterdir())
+
+
 def test_the_chunks_of_a_text_are_one_file_with_the_suffix_of_their_media_type(tmp_path: Path) -> None:
     chunks = tuple(TextPart(text, media_type="text/markdown") for text in ("# A", "\n", "ü"))
     (path,) = Folder(tmp_path).save_artifacts([Artifact(name="report", parts=chunks)], everything=True)
