@@ -38,6 +38,8 @@ VerifyCard: TypeAlias = Callable[[dict[str, Any]], AgentCard]
 
 #: Paths of cards below the agent's URL; the second is used by old agents.
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+#: The size of a card, in bytes. A registry reads the cards of many agents, and parsing a larger one would delay all threads.
+MAX_CARD_BYTES = 4 * 1024 * 1024
 #: Seconds for which a card is used at least, whatever its server says.
 MIN_CARD_AGE = 1.0
 #: Seconds for which refreshing a card may delay a call.
@@ -208,7 +210,7 @@ def refresh_card(
         headers["If-None-Match"] = cache_entry.etag
     url, context = cache_entry.url, ErrorContext("card", http.agent)
     try:
-        page = http.get(url, headers=headers, error_context=context, deadline=deadline)
+        page = http.get(url, headers=headers, error_context=context, deadline=deadline, max_bytes=MAX_CARD_BYTES)
         if page.status == 304 and cache_entry.etag:
             return known, CacheEntry.from_headers(url, {"ETag": cache_entry.etag, **page.headers})
         found = _card_in(page, url, verify)

@@ -276,8 +276,16 @@ class HttpTransport:
             session, options["auth"] = _without_credentials(session), lambda prepared: prepared
         return request_unread(session, request.method, request.url, **options)
 
-    def get(self, url: str, *, headers: Mapping[str, str], error_context: ErrorContext, deadline: Deadline) -> Page:
-        """Read `url`, and follow redirects.
+    def get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        error_context: ErrorContext,
+        deadline: Deadline,
+        max_bytes: int | None = None,
+    ) -> Page:
+        """Read `url`, and follow redirects. `max_bytes` is the size of the body, if it may be smaller than ``max_response_bytes``.
 
         Raises:
             TransportError: as `open`.
@@ -289,7 +297,7 @@ class HttpTransport:
                 break
             response.close()
             url = _redirected(url, target, error_context)
-        return Page(response.status, response.read(), response.headers)
+        return Page(response.status, response.read(max_bytes), response.headers)
 
     def close(self) -> None:
         """Close all idle connections. A session of the user stays open."""
@@ -407,13 +415,16 @@ class HttpResponse:
         if self._received >= LARGE_BODY:
             observer("receiving", self._received, int(length) if length.isdecimal() else None)
 
-    def read(self) -> bytes:
+    def read(self, max_bytes: int | None = None) -> bytes:
         """The whole body.
 
         Raises:
-            MalformedResponseError: it is larger than the client's ``max_response_bytes``.
+            MalformedResponseError: it is larger than the client's ``max_response_bytes``, or than `max_bytes`.
             TransportError: as `read_some`.
         """
+        most, limit = self._max_bytes, " (max_response_bytes)"
+        if max_bytes is not None and max_bytes < most:
+            most, limit = max_bytes, ""
         # Not a list of pieces: an answer in pieces of two bytes would take twenty times its size.
         first, rest = b"", bytearray()
         try:
@@ -422,10 +433,9 @@ class HttpResponse:
                     rest += data
                 else:
                     first = data
-                if len(first) + len(rest) > self._max_bytes:
+                if len(first) + len(rest) > most:
                     raise MalformedResponseError(
-                        f"the answer is larger than {self._max_bytes} bytes (max_response_bytes)",
-                        **self.error_context.fields(),
+                        f"the answer is larger than {most} bytes{limit}", **self.error_context.fields()
                     )
         finally:
             self.close()

@@ -15,6 +15,7 @@ from a2a_sync.bindings.registry import BINDINGS
 from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.client.arguments import CallOptions, check_extensions
 from a2a_sync.client.cards import (
+    MAX_CARD_BYTES,
     NEVER_EXPIRES,
     CacheEntry,
     InterfaceFilter,
@@ -334,7 +335,11 @@ def http_link(
 
         def get(url: str) -> Page:
             retries = RetryLoop(READ_ONCE, retry, deadline, closed, agent=http.agent, phase="card")
-            return retries.run(lambda _: http.get(url, headers=headers, error_context=error_context, deadline=deadline))
+            return retries.run(
+                lambda _: http.get(
+                    url, headers=headers, error_context=error_context, deadline=deadline, max_bytes=MAX_CARD_BYTES
+                )
+            )
 
         verify = None if card_trust is None else partial(card_trust.verify, deadline=deadline)
         card, cache_entry = fetch_card(get, http.home, verify)

@@ -19,9 +19,11 @@ import requests
 from a2a_sync import Client, Retry
 from a2a_sync.card import AgentExtension
 from a2a_sync.client import waiting
+from a2a_sync.client.cards import MAX_CARD_BYTES
 from a2a_sync.errors import MalformedResponseError, TaskNotFoundError, TransportError
 from a2a_sync.integrations import remote
 from a2a_sync.integrations.remote import AgentModel, AgentTool, RemoteCall, RemoteEvent
+from a2a_sync.multiagent import AgentRegistry
 from a2a_sync.operations import IDEMPOTENT_SEND
 from tests.client.peer import Asked, Line, chunk, peer, status, task
 from tests.hostile.test_large_answers import peak
@@ -180,6 +182,29 @@ def test_the_size_of_a_response_is_limited() -> None:
             client.get_task("t-1")
         with Client(server.card(), retry=None, timeout=60, max_response_bytes=1_000_000) as client:
             assert len(client.get_task("t-1").history) == 200
+
+
+def test_the_size_of_a_card_is_limited() -> None:
+    # Parsing one with six million keys took a gigabyte, and delayed all threads by 17 seconds.
+    large = b'{"name": "large", "supportedInterfaces": [], "more": "%b"}' % (b"x" * MAX_CARD_BYTES)
+    with (
+        peer(lambda asked, line: line.answer(large, Content_Type="application/json")) as server,
+        AgentRegistry() as registry,
+    ):
+        registry.register("large", server.url)
+        assert registry.find_agents_with_skill("any") == []
+        with pytest.raises(MalformedResponseError, match=f"larger than {MAX_CARD_BYTES} bytes"):
+            registry.client("large").card()
+
+
+def test_a_card_is_limited_by_the_limit_of_its_client_too() -> None:
+    large = b'{"name": "large", "supportedInterfaces": [], "more": "%b"}' % (b"x" * 10_000)
+    with (
+        peer(lambda asked, line: line.answer(large, Content_Type="application/json")) as server,
+        Client(server.url, retry=None, timeout=60, max_response_bytes=5_000) as client,
+        pytest.raises(MalformedResponseError, match="larger than 5000 bytes \\(max_response_bytes"),
+    ):
+        client.card()
 
 
 def test_the_body_of_a_redirect_is_limited_with_a_session_too() -> None:
