@@ -30,6 +30,7 @@ _CHARACTERS_EACH = 32
 _SHORT = 4096
 _BOM = "\ufeff"
 _NOT_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
+_NOT_COLONS = bytes(set(range(256)) - set(b':"'))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
 _STEP = {ord("["): 1, ord("]"): -1}
 #: From this many characters on a text is long.
@@ -40,8 +41,8 @@ _ESCAPED = ('"', "\\", *map(chr, range(32)))
 _SHALLOW = 16
 
 
-def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
-    """The value of `body`: UTF-8, with or without a byte order mark.
+def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH, max_keys: int | None = None) -> Any:
+    """The value of `body`: UTF-8, with or without a byte order mark. `max_keys` is the number of keys of all objects together.
 
     Raises:
         JSONParseError: it is not JSON that this library accepts; the message says what is wrong, and where.
@@ -51,6 +52,9 @@ def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH) -> Any:
         _check_containers(text)
         if _depth(text) > max_depth:
             raise JSONParseError(f"Invalid JSON: nested deeper than {max_depth} levels")
+    # The colons in strings are removed only where all colons are too many.
+    if max_keys is not None and text.count(":") > max_keys and len(_outside_strings(text, _NOT_COLONS)) > max_keys:
+        raise JSONParseError(f"Invalid JSON: more than {max_keys} keys")
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -154,10 +158,15 @@ def _depth(text: str) -> int:
 
 def _brackets(text: str) -> bytes:
     """The brackets outside of strings, all of them as square ones."""
+    return _outside_strings(text, _NOT_MARKS).translate(_ALIKE)
+
+
+def _outside_strings(text: str, others: bytes) -> bytes:
+    """The characters outside of strings that are not among `others`, which has all but these and quotes."""
     if "\\" in text:
         text = text.replace("\\\\", "").replace('\\"', "")
-    # Two quotes side by side enclose no bracket, or join two strings to one: neither changes what is outside of strings.
-    marks = text.encode().translate(_ALIKE, _NOT_MARKS).replace(b'""', b"")
+    # Two quotes side by side enclose nothing, or join two strings to one: neither changes what is outside of strings.
+    marks = text.encode().translate(None, others).replace(b'""', b"")
     return b"".join(marks.split(b'"')[::2])
 
 

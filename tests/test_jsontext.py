@@ -197,3 +197,14 @@ def test_cycles_and_endless_nesting_are_not_written():
         deep = [deep]
     with pytest.raises(ValueError, match=r"^not JSON: "):
         dumps(deep)
+
+
+@pytest.mark.parametrize("text", ['{"a":1,"b" : {"c":[{"d":2}]}}', '{"\\":":1,"b\\\\":":\\":","c":{"d":":"}}'])
+def test_keys_are_counted_outside_of_strings(text: str) -> None:
+    assert len(loads(text, max_keys=4)) in (2, 3)
+    with pytest.raises(JSONParseError, match="more than 3 keys"):
+        loads(text, max_keys=3)
+
+
+def test_colons_in_strings_are_no_keys() -> None:
+    assert loads('["http://a:80/","::\\"::"]', max_keys=0) == ["http://a:80/", '::"::']

@@ -33,6 +33,9 @@ _UNIONS: dict[Any, str] = {
 }
 #: Artifacts that are streamed at the same time, for which a codec keeps some hundred bytes each.
 _MOST_ARTIFACTS = 1024
+#: A response may have this many keys, and one more for each so many bytes: parsing one costs up to 250 bytes and some microseconds,
+#: in which no other thread runs.
+_MAX_KEYS, _BYTES_OF_KEY = 1_000_000, 64
 #: Stands for the text of an event, and takes more characters in JSON.
 _MARK = "\0"
 
@@ -266,7 +269,7 @@ def load_answer(body: bytes | str) -> Any:
         DecodeError: it is not JSON.
     """
     try:
-        return loads(body, max_depth=MAX_ANSWER_DEPTH)
+        return loads(body, max_depth=MAX_ANSWER_DEPTH, max_keys=_MAX_KEYS + len(body) // _BYTES_OF_KEY)
     except JSONParseError as error:
         raise DecodeError(error.message) from None
 

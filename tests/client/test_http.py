@@ -172,6 +172,18 @@ def test_a_result_that_is_no_task_is_refused_and_the_member_named() -> None:
     assert "status" in str(error)
 
 
+def test_an_answer_with_millions_of_keys_is_refused() -> None:
+    # Parsing six million delayed all threads by 26 seconds.
+    keys = ",".join(f'"{number:x}":1' for number in range(1_200_000))
+    body = b'{"jsonrpc":"2.0","id":1,"result":{"metadata":{%b}}}' % keys.encode()
+    with (
+        peer(lambda asked, line: line.answer(body)) as server,
+        Client(server.card(), retry=None, timeout=30) as client,
+        pytest.raises(MalformedResponseError, match=r"more than \d+ keys"),
+    ):
+        client.get_task("t-1")
+
+
 def test_an_answer_without_end_is_not_kept() -> None:
     def endless(asked: Asked, line: Line) -> None:
         line.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
