@@ -422,9 +422,7 @@ class HttpResponse:
             MalformedResponseError: it is larger than the client's ``max_response_bytes``, or than `max_bytes`.
             TransportError: as `read_some`.
         """
-        most, limit = self._max_bytes, " (max_response_bytes)"
-        if max_bytes is not None and max_bytes < most:
-            most, limit = max_bytes, ""
+        most = self._max_bytes if max_bytes is None else min(max_bytes, self._max_bytes)
         # Not a list of pieces: an answer in pieces of two bytes would take twenty times its size.
         first, rest = b"", bytearray()
         try:
@@ -434,9 +432,10 @@ class HttpResponse:
                 else:
                     first = data
                 if len(first) + len(rest) > most:
-                    raise MalformedResponseError(
-                        f"the answer is larger than {most} bytes{limit}", **self.error_context.fields()
-                    )
+                    text = f"the answer is larger than {most} bytes"
+                    if most == self._max_bytes:
+                        text = f"the answer is larger than {most} bytes (max_response_bytes)"
+                    raise MalformedResponseError(text, **self.error_context.fields())
         finally:
             self.close()
         return first + rest if rest else first
