@@ -181,9 +181,14 @@ def _refuse_unshared_tasks(worker: Any) -> None:
 def _reserve_threads(worker: Any) -> None:
     from gunicorn.workers.gthread import ThreadWorker
 
-    reserve = getattr(worker.wsgi, "reserve", None)
-    if isinstance(worker, ThreadWorker) and callable(reserve):
-        reserve(getattr(worker, "request_threads", worker.cfg.threads), worker.worker_connections)
+    from a2a_sync.wsgi.process import Site, set_capacity
+
+    if isinstance(worker, ThreadWorker):
+        capacity = (getattr(worker, "request_threads", worker.cfg.threads), worker.worker_connections)
+        # For apps inside another framework.
+        set_capacity(*capacity)
+        if isinstance(worker.wsgi, Site):
+            worker.wsgi.reserve(*capacity)
 
 
 def _start_app(worker: Any) -> None:

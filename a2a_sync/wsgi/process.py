@@ -47,6 +47,8 @@ class Site(Components, ABC):
         if not self._registered:
             self._registered = True
             _served.add(self)
+            if _capacity:
+                self.reserve(*_capacity[-1])
         return self.wsgi_app(environ, start_response)
 
     @property
@@ -65,6 +67,16 @@ class Site(Components, ABC):
 
 
 _served: weakref.WeakSet[Site] = weakref.WeakSet()
+#: The threads and connections of the server; empty where they are not known.
+_capacity: list[tuple[int, int]] = []
+
+
+def set_capacity(threads: int, connections: int) -> None:
+    """Set the numbers of the server's threads and connections; `Site.reserve` is called with them at the first request to a site.
+
+    A site inside another framework or middleware is not known before. Called in each worker before it serves requests.
+    """
+    _capacity.append((threads, connections))
 
 
 def served() -> list[Site]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -494,6 +494,24 @@ def test_a_mounted_app_is_closed_with_its_worker(serve: Serve) -> None:
                 assert states(list(events))[-1] is TaskState.FAILED
         assert server.terminate() == 0
         assert watch.within(6)
+
+
+def test_streams_of_an_app_inside_a_framework_leave_threads_to_its_host(serve: Serve) -> None:
+    # With gevent the connections are what streams occupy.
+    with (
+        serve("--worker-connections", "16", target="tests.agents.worker:flask_app") as server,
+        Client(server.url + "/agent", retry=None, timeout=10.0) as client,
+        ExitStack() as streams,
+    ):
+        task_id, _ = begin(client, "wait")
+
+        def open_streams() -> None:
+            for _ in range(15):
+                next(iter(streams.enter_context(client.subscribe(task_id))))
+
+        with pytest.raises(OverloadedError, match="Too many open streams"):
+            open_streams()
+        assert requests.get(server.url + "/page", timeout=20).status_code == 404
 
 
 def test_a_worker_at_max_requests_does_not_wait_for_open_streams(serve: Serve) -> None:
