@@ -15,7 +15,7 @@ from a2a_sync.errors import UnauthenticatedError
 from a2a_sync.operations import NAMED_MARK, OWNER_MARK, Principal
 
 #: Characters that no id of a caller has.
-_UNFIT = re.compile(f"[{OWNER_MARK}{NAMED_MARK}\ud800-\udfff]")
+_UNFIT = re.compile(f"[\0{OWNER_MARK}{NAMED_MARK}\ud800-\udfff]")
 
 #: What a function that identifies callers returns: a principal or its id; None or ``""`` for an unknown caller.
 Identity: TypeAlias = Principal | str | None
@@ -70,8 +70,8 @@ class Authenticator(Requirement):
     def authenticate(self, request: AuthRequest) -> Identity:
         """The caller, as a `Principal` or an id; None where the request has no credentials of this kind.
 
-        An empty id, or one with lone surrogates or the control characters U+001E and U+001F, does not count as a
-        caller. Runs on the thread of the request.
+        An empty id, or one with lone surrogates or the control characters U+0000, U+001E and U+001F, does not count
+        as a caller. Runs on the thread of the request.
 
         Raises:
             UnauthenticatedError: the credentials are wrong. Its message is sent to the caller.
@@ -132,7 +132,7 @@ def as_principal(identity: Identity) -> Principal | None:
     """The principal of an `Identity`; None for an unknown caller.
 
     No caller has an empty id, which owns the tasks without an owner, no id has the marks of other kinds of owners, and
-    none has lone surrogates, which no store can hold.
+    none has NUL or lone surrogates, which not every store can hold.
 
     Raises:
         TypeError: `identity` is of another type.

@@ -27,7 +27,7 @@ def scope_to_owner(owner: OwnerResolver, endpoint: Endpoint) -> Endpoint:
         if not isinstance(named, str | Principal):
             raise TypeError(f"owner= returns the id of an owner, a Principal or None, not {type(named).__name__}")
         id_ = named if isinstance(named, str) else named.id
-        if OWNER_MARK in id_ or NAMED_MARK in id_:
+        if OWNER_MARK in id_ or NAMED_MARK in id_ or "\0" in id_:
             raise ValueError("owner= returned an id with a control character that no id may have")
         if isinstance(named, Principal) and not id_:
             raise ValueError("owner= returned a principal without an id, whose tasks would be those without an owner")

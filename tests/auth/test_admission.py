@@ -514,7 +514,7 @@ def test_an_extended_card_says_it_too_and_needs_a_caller() -> None:
 
 
 @pytest.mark.parametrize(
-    "returned", ["", "\x1eteam red", "\x1fred", "\ud800", Principal(id=""), Principal(id="\x1eteam red")]
+    "returned", ["", "a\0da", "\x1eteam red", "\x1fred", "\ud800", Principal(id=""), Principal(id="\x1eteam red")]
 )
 def test_an_authenticator_cannot_return_the_owner_of_other_tasks(returned: Any) -> None:
     class Stamped(Authenticator):

@@ -314,7 +314,7 @@ def test_the_owner_function_may_refuse() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [7, b"ada", "a\x1eb", Principal(id=""), Principal(id="\x1eteam"), Principal(id="echo\x1fada")]
+    "said", [7, b"ada", "a\x1eb", "a\0b", Principal(id=""), Principal(id="\x1eteam"), Principal(id="echo\x1fada")]
 )
 def test_what_is_no_id_is_refused(said: Any) -> None:
     agent = Agent("asking")
