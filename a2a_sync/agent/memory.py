@@ -23,6 +23,10 @@ _TRIES = 1000
 _SMALL_BYTES = 16 * 1024
 
 
+class ValueTooLargeError(ValueError):
+    """A value of a context has more bytes than its limit."""
+
+
 class StoredValue:
     """A value of a context in the store, which `read` and `write` reach."""
 

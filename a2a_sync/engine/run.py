@@ -20,6 +20,7 @@ from typing import Final
 
 from a2a_sync.agent.dialogue import WaitsForAnswer
 from a2a_sync.agent.executor import Event, RequestContext, TaskCancelled
+from a2a_sync.agent.memory import ValueTooLargeError
 from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.closing import closed_after
@@ -350,7 +351,7 @@ class Run:
         what, bound = ("state", "max_context_state_bytes") if name == STATE else ("memory", "max_context_memory_bytes")
         limit = getattr(self.limits, bound)
         if len(body) > limit:
-            raise ValueError(f"{what}: {len(body)} bytes are more than Limits.{bound} ({limit})")
+            raise ValueTooLargeError(f"{what}: {len(body)} bytes are more than Limits.{bound} ({limit})")
         with self._lock:
             self._refuse_if_over(())
             token = self.begin(ready=True).token

@@ -34,6 +34,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from a2a_sync.agent.asynchronous import batches
 from a2a_sync.agent.dialogue import INTERRUPT, yes_or_no
 from a2a_sync.agent.executor import Event, RequestContext, TaskCancelled
+from a2a_sync.agent.memory import ValueTooLargeError
 from a2a_sync.card import AgentCard, Skills, as_skills
 from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.closing import closed_after
@@ -482,6 +483,9 @@ class Bridge:
             self._follow(turn, output)
         except Refused as refused:
             output.end(refused.state, str(refused), refused.metadata)
+        except ValueTooLargeError:
+            # Any caller can reach it by long messages.
+            output.end(TaskState.FAILED, "the conversation is too long for this agent; start a new one")
         except Exception as error:
             state, text = self._public_reason(error)
             if not text:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Artifact, Client, DataPart, FilePart, PublicError, Role, Task, TaskState, TextPart
+from a2a_sync import A2AApp, Artifact, Client, DataPart, FilePart, Limits, PublicError, Role, Task, TaskState, TextPart
 from a2a_sync.agent.dialogue import INTERRUPT
 from a2a_sync.integrations.bridge import (
     USAGE,
@@ -58,10 +58,10 @@ class Scripted(Bridge):
 def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Client]]:
     made: list[Any] = []
 
-    def serve(script: Any, **options: Any) -> Client:
+    def serve(script: Any, limits: Limits | None = None, **options: Any) -> Client:
         store = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/tasks.db"
         bridge = script if isinstance(script, Bridge) else Scripted(script, **options)
-        app = A2AApp(bridge, store=store)
+        app = A2AApp(bridge, store=store, limits=limits)
         made.extend((client := Client(app), app))
         return client
 
@@ -271,6 +271,21 @@ def test_other_exceptions_deps_and_memory_are_hidden(serve: Any) -> None:
     task = send(serve(script, deps=lambda context: CANARY))
     assert (task.state, task.text.partition(" (")[0]) == (S.FAILED, "internal error")
     assert CANARY not in task.to_json()
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["memory", "pending"])
+def test_a_conversation_that_is_too_long_is_no_internal_error(
+    serve: Any, asks: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script(turn: Turn) -> Any:
+        yield Ask([Question(id="q", text="and?")], turn.text()) if asks else Remember([turn.text()])
+        yield Final("answer")
+
+    client = serve(script, limits=Limits(max_context_memory_bytes=1000))
+    task = send(client, "x" * 1001)
+    assert (task.state, task.text) == (S.FAILED, "the conversation is too long for this agent; start a new one")
+    assert not caplog.records
+    assert send(client, "x" * 10).state is (S.INPUT_REQUIRED if asks else S.COMPLETED)
 
 
 def test_a_canceled_run_stops_its_task_and_leaves_the_memory(serve: Any) -> None:
