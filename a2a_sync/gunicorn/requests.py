@@ -162,8 +162,11 @@ class Parser(RequestParser):  # type: ignore[misc]
         return super().__next__()
 
     def finish_body(self, deadline: float | None = None, max_bytes: int | None = None) -> bool:
-        """As in gunicorn."""
-        return type(self.mesg) is KnownRequest or bool(super().finish_body(deadline, max_bytes))
+        """As in gunicorn, but False for a malformed body: its response was sent, and the one to the error would be a second one."""
+        try:
+            return type(self.mesg) is KnownRequest or bool(super().finish_body(deadline, max_bytes))
+        except Exception:
+            return False
 
     def free_body(self) -> None:
         """Free the memory of the body of the current request: the application has read it, or will not.

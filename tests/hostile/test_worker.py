@@ -322,6 +322,19 @@ def test_a_malformed_chunk_size_is_left_to_the_parser(size: bytes) -> None:
     assert incoming.complete or size == b" 5"
 
 
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_malformed_body_that_is_not_read_gets_one_response(kind: str) -> None:
+    """A proxy would take the second one for that to the request of another client."""
+    head = b"POST /none HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with SERVERS[kind](APP) as server:
+        for end in (b"zz\r\n", b"0;x\n\r\n", b"0\r\nHost: a\r\n\r\n"):
+            with socket.create_connection(server.address, timeout=60) as client:
+                client.sendall(head + end + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                answer = b"".join(iter(partial(client.recv, 65536), b""))
+            assert answer.startswith(b"HTTP/1.1 404 ")
+            assert answer.count(b"HTTP/1.1 ") == 1
+
+
 def test_a_length_with_leading_zeros_is_awaited() -> None:
     incoming = IncomingRequest(1000)
     incoming.feed(b"POST / HTTP/1.1\r\nContent-Length: " + b"0" * 5000 + b"5\r\n\r\nhell")
