@@ -61,13 +61,12 @@ class Retention:
         if quota.max_bytes is None:
             return ()
         evicted: list[HeadRow] = []
-        surplus = self._account(account)[1] + size - quota.max_bytes
-        while surplus > 0:
+        # Read after each eviction: the last task of a context frees the values of the context too.
+        while (surplus := self._account(account)[1] + size - quota.max_bytes) > 0:
             found = self._evict(account, task_id)
             if not found:
                 raise OwnerFull(f"the tasks of one owner exceed their limit by {surplus} bytes", waiting(evicted))
             evicted += found
-            surplus -= found[0].counted
         return waiting(evicted)
 
     def evict_surplus(self, account: str, task_id: str, quota: StoreQuota) -> tuple[str, ...]:

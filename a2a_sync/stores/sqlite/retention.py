@@ -62,7 +62,7 @@ class Retention:
             for _ in range(min(tasks - quota.max_tasks, EVICTED_AT_ONCE)):
                 evicted += self._evict(connection, owner, but)
         if quota.max_bytes is not None and stored > quota.max_bytes:
-            evicted += self._evict_bytes(connection, owner, stored - quota.max_bytes, but)
+            evicted += self._evict_bytes(connection, owner, quota.max_bytes, but)
         if create:
             for _ in range(min(everywhere - len(evicted) - self._max_tasks, EVICTED_AT_ONCE)):
                 evicted += self._evict_of_largest(connection, but)
@@ -84,10 +84,11 @@ class Retention:
                 full.evicted = evicted
                 raise
 
-    def _evict_bytes(self, connection: sqlite3.Connection, owner: str, surplus: int, but: int) -> list[HeadRow]:
+    def _evict_bytes(self, connection: sqlite3.Connection, owner: str, most: int, but: int) -> list[HeadRow]:
         evicted: list[HeadRow] = []
         entries = 0
-        while surplus > 0:
+        # Read after each eviction: the last task of a context frees the values of the context too.
+        while (surplus := connection.execute(self._sql.account, (owner,)).fetchone()[1] - most) > 0:
             if entries > ROWS_AT_ONCE:
                 raise _TooMuchAtOnce
             found = self._evict(connection, owner, but)
@@ -95,7 +96,6 @@ class Retention:
                 raise OwnerFull(f"the tasks of one owner exceed their limit by {surplus} bytes")
             evicted += found
             entries += found[0].version
-            surplus -= found[0].counted
         return evicted
 
     def _evict_some(self, connection: sqlite3.Connection, owner: str) -> list[HeadRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from a2a_sync.stores.base import (
 from a2a_sync.testing.storecontract.making import (
     FOREIGN,
     MINE,
+    NOON,
     MakeStore,
     begin,
     concurrently,
@@ -197,6 +199,19 @@ class Contexts:
             store.contexts.set_state(run.token, b"x" * 60_000, expected=0, name=pending_name(run.head.id))
             store.append(run.token, [status(run.head.id, TaskState.COMPLETED)])
         begin(store, text="x" * 80_000, quota=quota)
+
+    def test_a_quota_of_bytes_evicts_no_more_tasks_than_their_contexts_need(self, store: Any) -> None:
+        """Almost all bytes of these tasks are the states of their contexts, which are removed with them."""
+        quota = StoreQuota(max_bytes=200_000)
+        made = []
+        for n in range(8):
+            at, context_id = NOON + timedelta(seconds=n), f"c{n}"
+            run = begin(store, context_id=context_id, at=at, quota=quota)
+            store.contexts.set_state(run.token, b"[%s]" % (b"1" * 60_000), expected=0)
+            ended = status(run.head.id, TaskState.COMPLETED, context_id=context_id, at=at)
+            store.append(run.token, [ended], end=True)
+            made.append(run.head.id)
+        assert ids(store, TaskQuery()) == made[:-5:-1]
 
     def test_the_list_of_a_context_follows_added_and_deleted_tasks(self, store: Any) -> None:
         first = [done(store) for _ in range(3)]
