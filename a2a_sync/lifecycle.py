@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from a2a_sync.errors import A2AError
 from a2a_sync.types import (
@@ -33,6 +33,8 @@ __all__ = [
     "LogEvent",
 ]
 
+#: The status of a task without status events.
+NO_STATUS: Final = TaskStatus(state=TaskState.UNSPECIFIED)
 #: What a log entry can hold. Messages build the history and are not streamed; the other two are.
 LogEvent: TypeAlias = Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
@@ -223,7 +225,7 @@ class Fold:
 
     def __init__(self, task: Task | None = None) -> None:
         self._id = self._context_id = ""
-        self._status = TaskStatus(state=TaskState.UNSPECIFIED)
+        self._status = NO_STATUS
         self._artifacts = ArtifactFold()
         self._history: list[Message] = []
         self._metadata: dict[str, object] = {}

@@ -130,7 +130,11 @@ def final_events(value: Any, context: RequestContext) -> list[Event]:
         return [value]
     artifact = value if isinstance(value, Artifact) else Artifact(parts=_as_content(value))
     message = context.agent_message(artifact.parts)
-    return [TaskArtifactUpdateEvent(artifact=artifact, last_chunk=True), message, _status(TaskState.COMPLETED)]
+    # With ids: an event without them is made again when it is stored.
+    done = TaskArtifactUpdateEvent(
+        task_id=message.task_id, context_id=message.context_id, artifact=artifact, last_chunk=True
+    )
+    return [done, message, _status(TaskState.COMPLETED)]
 
 
 def _status(

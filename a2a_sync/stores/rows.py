@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from a2a_sync import jsontext
 from a2a_sync.codec import by_version
 from a2a_sync.concurrency import clock
-from a2a_sync.lifecycle import ArtifactFold, Entry, LogEvent
+from a2a_sync.lifecycle import NO_STATUS, ArtifactFold, Entry, LogEvent
 from a2a_sync.operations import Principal, RunRequest
 from a2a_sync.stores.base import (
     Outcome,
@@ -53,7 +53,7 @@ _MAPPINGS = ("metadata", "extensions", "trace", "headers")
 SNAPSHOT_AFTER = 64
 #: Bytes that a run appends before the count of its owner is updated.
 COUNT_AFTER = 1024 * 1024
-_UNSPECIFIED = jsontext.dumps(_CODEC.dump(TaskStatus(state=TaskState.UNSPECIFIED)))
+_UNSPECIFIED = jsontext.dumps(_CODEC.dump(NO_STATUS))
 
 
 class HeadRow(NamedTuple):

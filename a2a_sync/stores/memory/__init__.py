@@ -15,7 +15,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from a2a_sync.concurrency import clock
-from a2a_sync.lifecycle import Entry, LogEvent
+from a2a_sync.lifecycle import NO_STATUS, Entry, LogEvent
 from a2a_sync.operations import RunRequest, quota_owner
 from a2a_sync.sizes import task_size
 from a2a_sync.stores.base import (
@@ -58,11 +58,10 @@ from a2a_sync.stores.base import (
 from a2a_sync.stores.memory.packing import Packed, pack
 from a2a_sync.stores.memory.records import Account, Accounts, Created, Owned, RecentHistories, Record
 from a2a_sync.stores.memory.webhooks import MemoryWebhooks, current_webhooks, set_webhook
-from a2a_sync.types import Task, TaskState, TaskStatus, new_id
+from a2a_sync.types import Task, TaskState, new_id
 
 _order = attrgetter("order")
 _NO_VALUE = StoredState()
-_UNSPECIFIED = TaskStatus(state=TaskState.UNSPECIFIED)
 
 
 class MemoryStore:
@@ -175,7 +174,7 @@ class MemoryStore:
     def _create(self, owner: Owner, request: RunRequest) -> Record:
         task_id = request.task_id
         head = TaskHead(
-            id=task_id, context_id=request.context_id, status=_UNSPECIFIED, version=0, running=True, metadata={}
+            id=task_id, context_id=request.context_id, status=NO_STATUS, version=0, running=True, metadata={}
         )
         owned = self._owners.get(owner)
         if owned is None:
