@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Client, MemoryStore, TaskState
+from a2a_sync import A2AApp, Agent, Client, Limits, MemoryStore, TaskState
 from a2a_sync.stores.base import Owner, PubSub, TaskBatch
 from a2a_sync.stores.inprocess import InProcessPubSub
 from a2a_sync.stores.sqlite import pubsub as pubsub_module
@@ -203,7 +203,8 @@ class Recorded(InProcessPubSub):
 def test_a_task_that_is_stored_with_its_end_needs_no_message_and_no_subscription() -> None:
     agent, pubsub = Agent("short"), Recorded("short")
     agent.message(lambda message, context: message.text)
-    with A2AApp(agent, store=MemoryStore(), pubsub=pubsub) as app, Client(app) as client:
+    limits = Limits(task_store_timeout=TIMEOUT)
+    with A2AApp(agent, store=MemoryStore(), pubsub=pubsub, limits=limits) as app, Client(app) as client:
         assert client.send("hi").state is TaskState.COMPLETED
         assert (pubsub.subscriptions, pubsub.published) == ([], [])
 
