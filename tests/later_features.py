@@ -222,7 +222,10 @@ FEATURES = (
             "server.engine": "ServerEngine.reserve",
             "wsgi.connection": "HeldBytes LimitedBody._was_read",
             "wsgi.exchange": "Exchange._caller",
-            "jsontext": "_brackets _check_containers",
+            "jsontext": "_brackets _check_containers _outside_strings",
+            "client.connections": "request_unread",
+            "outbound.http": "FinalResponse",
+            "wsgi.process": "set_capacity",
             "gunicorn.buffers": (
                 "ClientSocket.end_writing ClientSocket.read_now ClientSocket.take_unread ClientSocket.unread ClientSocket.write_now"
                 " IncomingRequest.first_piece TLSClientSocket"
@@ -259,7 +262,7 @@ FEATURES = (
     ),
     Feature(
         "speed: text stored behind the run, long histories read once, requests over urllib3, heads of requests parsed once",
-        "since 86aaf07, 0f462d1, e671fcc, 50f2de2 and 4d4fde4",
+        "since 86aaf07, 0f462d1, e671fcc, 50f2de2, 4d4fde4 and 1cf3150",
         {
             "gunicorn.requests": "*",
             "gunicorn.worker": (
@@ -267,7 +270,10 @@ FEATURES = (
                 " BufferedThreadWorker._exchange BufferedThreadWorker.notify _Outcome RequestThreads"
             ),
             "engine.chunks": "*",
-            "engine.run": "Run._queue Run.flush Run._flush_in_background Run._raise_flush_error",
+            "engine.run": (
+                "Run._queue Run.flush Run._flush_in_background Run._raise_flush_error Run.subscribe Run.unsubscribe"
+            ),
+            "engine.hub": "EventHub.subscribe EventHub.unsubscribe Waiter.subscribe",
             "stores.base": "TaskStore.queues_chunks",
             "stores.memory.records": "RecentHistories Record.messages_after",
             "client.connections": (
