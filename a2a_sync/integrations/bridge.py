@@ -83,6 +83,8 @@ __all__ = [
 USAGE = "urn:a2a-sync:usage:1"
 #: So many events of an adapter may wait for the thread of the run.
 _AHEAD = 256
+#: The most files of a message. Frameworks handle each by itself in every turn, on the event loop of all runs.
+MAX_FILES = 100
 
 
 # -- what an adapter yields ---------------------------------------------------------------------------------------------
@@ -495,6 +497,8 @@ class Bridge:
             output.close()
 
     def _follow(self, turn: Turn, output: _Output) -> None:
+        if sum(isinstance(part, FilePart) for part in turn.message.parts) > MAX_FILES:
+            raise Refused(f"a message to this agent may have {MAX_FILES} files; send fewer at once", TaskState.REJECTED)
         events = self.events(turn)
         listed: Generator[list[BridgeEvent], None, None] = _one_by_one(events)
         flush = output.flush_soon

@@ -16,6 +16,7 @@ import pytest
 from a2a_sync import A2AApp, Artifact, Client, DataPart, FilePart, Limits, PublicError, Role, Task, TaskState, TextPart
 from a2a_sync.agent.dialogue import INTERRUPT
 from a2a_sync.integrations.bridge import (
+    MAX_FILES,
     USAGE,
     Ask,
     Bridge,
@@ -271,6 +272,21 @@ def test_other_exceptions_deps_and_memory_are_hidden(serve: Any) -> None:
     task = send(serve(script, deps=lambda context: CANARY))
     assert (task.state, task.text.partition(" (")[0]) == (S.FAILED, "internal error")
     assert CANARY not in task.to_json()
+
+
+def test_a_message_with_too_many_files_is_rejected_before_the_framework_reads_it(serve: Any) -> None:
+    read: list[int] = []
+
+    async def script(turn: Turn) -> Any:
+        read.append(len(turn.message.parts))
+        yield Final("seen")
+
+    client = serve(script)
+    files = [FilePart(raw=b"x", media_type="text/plain", filename=f"{number}.txt") for number in range(MAX_FILES + 1)]
+    assert send(client, files[:MAX_FILES]).state is S.COMPLETED
+    task = send(client, files)
+    assert (task.state, f"may have {MAX_FILES} files" in task.text) == (S.REJECTED, True)
+    assert read == [MAX_FILES]
 
 
 @pytest.mark.parametrize("asks", [False, True], ids=["memory", "pending"])
