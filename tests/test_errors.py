@@ -138,6 +138,7 @@ OUTSIDE = {
     "NoResponseError": "caught by each caller of an outbound URL",
     "RpcError": "caught by the binding, which answers with the error in it",
     "TargetError": "caught by the command line, which prints it",
+    "ValueTooLargeError": "a ValueError for the handler that sets the value; bridges end the task with a text",
 }
 
 
