@@ -49,7 +49,7 @@ class Folder:
     """
 
     def __init__(self, path: Path, *, new: bool = False) -> None:
-        self.path = path
+        self.path: Path = path
         self._new = new
 
     def save(self, name: str, data: bytes) -> Path:

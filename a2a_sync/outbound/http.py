@@ -299,6 +299,8 @@ class FinalResponse(http.client.HTTPResponse):
     response itself for the next request of the connection, which may be of another caller.
     """
 
+    headers: http.client.HTTPMessage
+
     def begin(self) -> None:
         """Read the status and the headers."""
         super().begin()
