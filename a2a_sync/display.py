@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from html import escape
 from pathlib import Path
@@ -119,16 +120,27 @@ def write_new(path: Path, data: bytes) -> Path:
     Raises:
         OSError: it cannot be written.
     """
+    return make_new(path, lambda found: _write_exclusively(found, data))
+
+
+def make_new(path: Path, make: Callable[[Path], object]) -> Path:
+    """Call `make` with `path`, or with one beside it if that exists; returns what was made.
+
+    Raises:
+        OSError: from `make`.
+    """
     # Of very many files with one name, each would try the names of all before it.
-    for number in range(1, 100):
-        end = "" if number == 1 else f"-{number}"
+    for end in ("", *(f"-{number}" for number in range(2, 100))):
+        found = path.with_name(f"{path.stem}{end}{path.suffix}")
         with suppress(FileExistsError):
-            return _write_exclusively(path.with_name(f"{path.stem}{end}{path.suffix}"), data)
-    return _write_exclusively(path.with_name(f"{path.stem}-{token_hex(8)}{path.suffix}"), data)
+            make(found)
+            return found
+    found = path.with_name(f"{path.stem}-{token_hex(8)}{path.suffix}")
+    make(found)
+    return found
 
 
-def _write_exclusively(path: Path, data: bytes) -> Path:
+def _write_exclusively(path: Path, data: bytes) -> None:
     # Neither an existing file nor the target of a link is overwritten.
     with path.open("xb") as file:
         file.write(data)
-    return path

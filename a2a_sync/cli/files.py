@@ -7,12 +7,10 @@ import mimetypes
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
 
 from a2a_sync import Artifact, DataPart, FilePart, TextPart
-from a2a_sync.display import clean, write_new
+from a2a_sync.display import clean, make_new, write_new
 
 _SUFFIXES = {
     "text/plain": ".txt",
@@ -59,7 +57,7 @@ class Folder:
             OSError: the file cannot be written.
         """
         if self._new:
-            self.path, self._new = _make_new(self.path), False
+            self.path, self._new = make_new(self.path, Path.mkdir), False
         self.path.mkdir(parents=True, exist_ok=True)
         return write_new(self.path / safe_name(name, "artifact"), data)
 
@@ -68,16 +66,6 @@ class Folder:
         for artifact in artifacts:
             for name, data in contents(artifact, everything=everything):
                 yield self.save(name, data)
-
-
-def _make_new(path: Path) -> Path:
-    for end in ("", *(f"-{number}" for number in range(2, 100))):
-        with suppress(FileExistsError):
-            (found := path.with_name(path.name + end)).mkdir()
-            return found
-    found = path.with_name(f"{path.name}-{token_hex(8)}")
-    found.mkdir()
-    return found
 
 
 def contents(artifact: Artifact, *, everything: bool) -> Iterator[tuple[str, bytes]]:
