@@ -105,13 +105,13 @@ class PydanticAIBridge(Bridge):
         result = run.result
         used = result.usage
         report(Usage(used.input_tokens, used.output_tokens, used.requests))
-        history = _kept(result.all_messages())
+        history = result.all_messages()
         if isinstance(result.output, DeferredToolRequests):
             requests = result.output
             about = {"approvals": [one.tool_call_id for one in requests.approvals], "metadata": requests.metadata}
-            report(Ask(list(_questions(requests)), {**pending, "messages": history, **about}))
+            report(Ask(list(_questions(requests)), {**pending, "messages": _kept(history), **about}))
             return
-        report(Remember(history[pending["kept"] :]))
+        report(Remember(_kept(history[pending["kept"] :])))
         for one in _final(result):
             report(one)
 
