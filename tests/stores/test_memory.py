@@ -87,6 +87,22 @@ def test_a_small_task_takes_less_than_two_and_a_half_kilobytes():
     assert 500 < used < 2500
 
 
+def test_the_garbage_collector_traverses_two_objects_of_a_task_at_rest():
+    store = MemoryStore()
+    done(store)
+
+    def traversed() -> int:
+        # Tuples of atomic values are dropped level by level.
+        for _ in range(3):
+            gc.collect()
+        return len(gc.get_objects())
+
+    before = traversed()
+    for _ in range(200):
+        done(store)
+    assert traversed() - before < 200 * 2.5
+
+
 def test_deleted_tasks_leave_nothing_behind():
     store = MemoryStore()
     done(store)

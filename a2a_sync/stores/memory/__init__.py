@@ -14,14 +14,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from a2a_sync.concurrency import clock
-from a2a_sync.lifecycle import NO_STATUS, Entry, LogEvent
+from a2a_sync.lifecycle import Entry, LogEvent
 from a2a_sync.operations import RunRequest, quota_owner
 from a2a_sync.sizes import task_size
 from a2a_sync.stores.base import (
     STATE,
     UNBOUNDED,
     AlreadySent,
+    Cursor,
     Expiry,
     HeldRequest,
     LargeResult,
@@ -52,11 +52,10 @@ from a2a_sync.stores.base import (
     not_found,
     outcome,
     revoked,
-    time_ms,
     too_large,
 )
 from a2a_sync.stores.memory.packing import Packed, pack
-from a2a_sync.stores.memory.records import Account, Accounts, Created, Owned, RecentHistories, Record
+from a2a_sync.stores.memory.records import Account, Accounts, Owned, RecentHistories, Record
 from a2a_sync.stores.memory.webhooks import MemoryWebhooks, current_webhooks, set_webhook
 from a2a_sync.types import Task, TaskState, new_id
 
@@ -125,19 +124,19 @@ class MemoryStore:
                 raise too_large(task_id, total, quota.max_task_bytes)
             evicted = self._evict_surplus(owner, size, quota, create=create, but=task_id)
             record = held or self._create(owner, request)
-            before = record.head.status.state
+            before = TaskState.UNSPECIFIED if held is None else held.state
             record.token = str(next(self._tokens))
             token = RunToken(task_id, record.token)
             record.request = request
             if request.webhook is not None:
-                set_webhook(record, request.webhook, record.head.version)
+                set_webhook(record, request.webhook, record.version)
             if request.webhook is not None or request.key is not None:
                 record.request = replace(request, key=None, webhook=None)
             entries = self._write(record, events, packed, size)
             if request.key is not None:
                 key, fingerprint = request.key
                 record.keys += (key,)
-                record.owned.sends[key] = SentRun(task_id, record.head.version, fingerprint)
+                record.owned.sends[key] = SentRun(task_id, record.version, fingerprint)
             return StartedRun(token=token, head=record.head, entries=entries, before=before, evicted=evicted)
 
     def sent(self, owner: Owner, key: str) -> SentRun | None:
@@ -149,7 +148,7 @@ class MemoryStore:
         self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, max_task_bytes: int | None = None
     ) -> tuple[Entry, ...]:
         """See `TaskStore.append`."""
-        packed, size = _pack(events, token.task_id, self._held(token).head.context_id)
+        packed, size = _pack(events, token.task_id, self._held(token).context_id)
         with self._lock:
             record = self._held(token)
             if max_task_bytes is not None and record.bytes + size > max_task_bytes:
@@ -160,8 +159,8 @@ class MemoryStore:
         """See `TaskStore.interrupt`."""
         with self._lock:
             record = self._find(owner, task_id)
-            check_open(task_id, record.head.status.state)
-            return self._write(record, events, *_pack(events, task_id, record.head.context_id), end=True)
+            check_open(task_id, record.state)
+            return self._write(record, events, *_pack(events, task_id, record.context_id), end=True)
 
     def delete(self, owner: Owner, task_id: str) -> None:
         """See `TaskStore.delete`."""
@@ -172,16 +171,12 @@ class MemoryStore:
         """Does nothing: the tasks are kept as long as the store object."""
 
     def _create(self, owner: Owner, request: RunRequest) -> Record:
-        task_id = request.task_id
-        head = TaskHead(
-            id=task_id, context_id=request.context_id, status=NO_STATUS, version=0, running=True, metadata={}
-        )
         owned = self._owners.get(owner)
         if owned is None:
             owned = self._owners[owner] = Owned(owner, self._accounts.of(quota_owner(owner.id)))
         self._accounts.change(owned.account, 1)
-        record = self._tasks[task_id] = Record(
-            owned, head, Created(next(self._positions), clock.time_ns() // 1_000_000)
+        record = self._tasks[request.task_id] = Record(
+            owned, request.task_id, request.context_id, next(self._positions)
         )
         owned.add(record)
         return record
@@ -206,8 +201,7 @@ class MemoryStore:
         if end or change.ends:
             record.token = ""  # the right to append, given back  # nosec B105
             record.request = None
-        first = record.head.version + 1
-        record.take(packed, size, change, running=bool(record.token))
+        first = record.take(packed, size, change, running=bool(record.token))
         self._queue(record)
         return tuple(map(Entry, itertools.count(first), events))
 
@@ -218,7 +212,7 @@ class MemoryStore:
 
         What its context has only until the task ends is removed then.
         """
-        task_id, account = record.head.id, record.owned.account
+        task_id, account = record.id, record.owned.account
         if record.token:
             account.waiting.pop(task_id, None)
         elif record.terminal:
@@ -231,7 +225,8 @@ class MemoryStore:
 
     def _evict_surplus(self, owner: Owner, size: int, quota: StoreQuota, *, create: bool, but: str) -> tuple[str, ...]:
         """Evict tasks other than `but` until a run of `size` bytes fits; the ids of those that waited for their client."""
-        account = self._accounts.of(quota_owner(owner.id))
+        owned = self._owners.get(owner)
+        account = self._accounts.of(quota_owner(owner.id)) if owned is None else owned.account
         evicted: tuple[str, ...] = ()
         if create and quota.max_tasks is not None:
             while account.tasks >= quota.max_tasks and (record := self._oldest(account, but)) is not None:
@@ -260,7 +255,7 @@ class MemoryStore:
 
     def _remove(self, record: Record) -> tuple[str, ...]:
         """Remove a task and all its data; returns its id if it waited for its client."""
-        task_id, owned = record.head.id, record.owned
+        task_id, owned = record.id, record.owned
         account = owned.account
         waited = task_id in account.waiting
         record.token = ""  # the right to append, given back  # nosec B105
@@ -289,7 +284,7 @@ class MemoryStore:
             record.clamp_end_time(expiry.now)
             if record.expired(expiry):
                 with self._lock:
-                    if record.expired(expiry) and self._tasks.get(record.head.id) is record:
+                    if record.expired(expiry) and self._tasks.get(record.id) is record:
                         evicted += self._remove(record)
                         removed += 1
             elif record.compactable(expiry):
@@ -298,9 +293,9 @@ class MemoryStore:
 
     def _replace(self, record: Record, compacted: Record) -> bool:
         """Replace `record` by `compacted`, unless the task has changed or was removed."""
-        task_id, version = record.head.id, compacted.head.version
+        task_id = record.id
         with self._lock:
-            if record.token or record.head.version != version or self._tasks.get(task_id) is not record:
+            if record.token or record.version != compacted.version or self._tasks.get(task_id) is not record:
                 return False
             # They may have changed since.
             compacted.webhooks = record.webhooks
@@ -323,7 +318,7 @@ class MemoryStore:
         """See `TaskStore.request`."""
         record = self._find(owner, task_id)
         request = record.request
-        return None if request is None else HeldRequest(request, record.head.status.state)
+        return None if request is None else HeldRequest(request, record.state)
 
     def load(
         self,
@@ -376,7 +371,7 @@ class MemoryStore:
             raise LargeResult(size)
         tasks = _within(page, query)
         page = page[: len(tasks)]
-        last = page[-1].order if len(records) > len(page) and page else None
+        last = Cursor(*page[-1].order) if len(records) > len(page) and page else None
         return TaskPage(tasks=tasks, next=last, total=total)
 
     def _find(self, owner: Owner, task_id: str) -> Record:
@@ -403,12 +398,12 @@ class MemoryContexts:
         """See `Contexts.set_state`."""
         with self._lock:
             record = self._held(token)
-            states = record.owned.states.get(record.head.context_id, {})
+            states = record.owned.states.get(record.context_id, {})
             current = states.get(name, _NO_VALUE)
             if current.version != expected:
                 raise StateConflict(current)
             # Readers hold no lock, so the mapping of a context is replaced.
-            record.owned.states[record.head.context_id] = {**states, name: StoredState(body, expected + 1)}
+            record.owned.states[record.context_id] = {**states, name: StoredState(body, expected + 1)}
             record.owned.account.bytes += len(body) - (len(current.body) if current is not _NO_VALUE else 0)
 
 
@@ -425,7 +420,7 @@ class MemoryInspection:
         result: dict[Owner, dict[TaskState, int]] = {}
         for record in self._records():
             states = result.setdefault(record.owned.owner, {})
-            state = record.head.status.state
+            state = record.state
             states[state] = states.get(state, 0) + 1
         return result
 
@@ -441,9 +436,9 @@ class MemoryInspection:
 
     def run_counts(self) -> RunCounts:
         """See `Inspection.run_counts`."""
-        found = [record.head.status for record in self._records()]
-        queued = [time_ms(status.timestamp) for status in found if status.state is TaskState.SUBMITTED]
-        working = sum(status.state is TaskState.WORKING for status in found)
+        found = [(record.state, record.order[0]) for record in self._records()]
+        queued = [status_ms for state, status_ms in found if state is TaskState.SUBMITTED]
+        working = sum(state is TaskState.WORKING for state, _ in found)
         return RunCounts(len(queued), working, min(queued, default=None))
 
     def webhook_counts(self) -> WebhookCounts:
@@ -469,26 +464,25 @@ class MemoryInspection:
 
 
 def _selects(query: SummaryQuery, record: Record) -> bool:
-    position, time_ms = record.created
     return (
         (query.owner is None or record.owned.owner == query.owner)
-        and (query.state is None or record.head.status.state is query.state)
-        and (query.since_ms is None or time_ms >= query.since_ms)
-        and (query.until_ms is None or time_ms < query.until_ms)
-        and (query.before is None or position < query.before)
+        and (query.state is None or record.state is query.state)
+        and (query.since_ms is None or record.created_ms >= query.since_ms)
+        and (query.until_ms is None or record.created_ms < query.until_ms)
+        and (query.before is None or record.position < query.before)
     )
 
 
 def _summary(record: Record) -> TaskSummary:
     head = record.head
     return TaskSummary(
-        position=record.created.position,
+        position=record.position,
         owner=record.owned.owner,
         id=head.id,
         context_id=head.context_id,
         state=head.status.state,
-        status_ms=record.order.time_ms,
-        created_ms=record.created.time_ms,
+        status_ms=record.order[0],
+        created_ms=record.created_ms,
         version=head.version,
         bytes=record.bytes,
         running=head.running,
@@ -522,6 +516,6 @@ def _pack(events: Sequence[LogEvent], task_id: str, context_id: str) -> tuple[li
 
 
 def _matches(record: Record, query: TaskQuery) -> bool:
-    return (query.state is None or record.head.status.state is query.state) and (
-        query.since_ms is None or record.order.time_ms >= query.since_ms
+    return (query.state is None or record.state is query.state) and (
+        query.since_ms is None or record.order[0] >= query.since_ms
     )

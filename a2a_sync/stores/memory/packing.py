@@ -37,7 +37,8 @@ MESSAGE, STATUS, ARTIFACT = range(3)
 #: A data part of more bytes is packed as `_LargeData`.
 _MOST_DATA_BYTES = 16 * 1024
 _ROLES = {role.value: role for role in Role}
-_STATES = {state.value: state for state in TaskState}
+#: By the third item of a packed status event.
+STATES = {state.value: state for state in TaskState}
 _RARE_IN_MESSAGES = ("metadata", "extensions", "reference_task_ids")
 _RARE_IN_ARTIFACTS = ("name", "description", "metadata", "extensions")
 
@@ -127,15 +128,21 @@ def unpack_artifact(packed: Packed, task_id: str, context_id: str) -> TaskArtifa
     )
 
 
-def _unpack_status(packed: Packed, task_id: str, context_id: str) -> TaskStatusUpdateEvent:
-    _, ids, state, timestamp, said, metadata = packed
+def unpack_status(packed: Packed, task_id: str, context_id: str) -> TaskStatus:
+    """The status of the status event that was packed for this task."""
+    _, _, state, timestamp, said, _ = packed
     message = None if said is None else unpack_message(said, task_id, context_id)
-    status = TaskStatus(state=_STATES[state], message=message, timestamp=timestamp)
+    return TaskStatus(state=STATES[state], message=message, timestamp=timestamp)
+
+
+def _unpack_status_event(packed: Packed, task_id: str, context_id: str) -> TaskStatusUpdateEvent:
+    _, ids, *_, metadata = packed
+    status = unpack_status(packed, task_id, context_id)
     task_id, context_id = ids or (task_id, context_id)
     return TaskStatusUpdateEvent(task_id=task_id, context_id=context_id, status=status, **_given(metadata))
 
 
-_UNPACK: tuple[Callable[[Packed, str, str], LogEvent], ...] = (unpack_message, _unpack_status, unpack_artifact)
+_UNPACK: tuple[Callable[[Packed, str, str], LogEvent], ...] = (unpack_message, _unpack_status_event, unpack_artifact)
 
 
 def _pack_message(message: Message, ids: tuple[str, str] | None) -> tuple[Packed, int]:

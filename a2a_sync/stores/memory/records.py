@@ -7,15 +7,14 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from a2a_sync.concurrency import clock
-from a2a_sync.lifecycle import ArtifactFold, Entry
+from a2a_sync.lifecycle import NO_STATUS, ArtifactFold, Entry
 from a2a_sync.operations import RunRequest
 from a2a_sync.sizes import artifact_size, event_size, fit, message_size
 from a2a_sync.stores.base import (
     COMPACT_FROM,
-    Cursor,
     Expiry,
     LogPage,
     Outcome,
@@ -28,8 +27,18 @@ from a2a_sync.stores.base import (
     pending_name,
     time_ms,
 )
-from a2a_sync.stores.memory.packing import ARTIFACT, MESSAGE, Packed, unpack, unpack_artifact, unpack_message
-from a2a_sync.types import Artifact, Message, Task
+from a2a_sync.stores.memory.packing import (
+    ARTIFACT,
+    MESSAGE,
+    STATES,
+    STATUS,
+    Packed,
+    unpack,
+    unpack_artifact,
+    unpack_message,
+    unpack_status,
+)
+from a2a_sync.types import Artifact, Message, Metadata, Task, TaskState
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -95,7 +104,7 @@ class Owned:
 
     def add(self, record: Record) -> None:
         """Add a task."""
-        task_id, context_id = record.head.id, record.head.context_id
+        task_id, context_id = record.id, record.context_id
         self.tasks[task_id] = record
         known = self.contexts.get(context_id)
         if known is None:
@@ -107,7 +116,7 @@ class Owned:
 
     def remove(self, record: Record) -> None:
         """Remove a task, and the values of its context with the last task of the context."""
-        task_id, context_id = record.head.id, record.head.context_id
+        task_id, context_id = record.id, record.context_id
         del self.tasks[task_id]
         for key in record.keys:
             del self.sends[key]
@@ -123,7 +132,7 @@ class Owned:
 
     def remove_pending(self, record: Record) -> None:
         """Remove the value of the context that exists only until the task ends."""
-        context_id, name = record.head.context_id, pending_name(record.head.id)
+        context_id, name = record.context_id, pending_name(record.id)
         values = self.states.get(context_id, {})
         if name in values:
             self.account.bytes -= len(values[name].body)
@@ -142,6 +151,9 @@ class Base(NamedTuple):
     artifacts: tuple[Artifact, ...] = ()
 
 
+#: Version, ``compacted``, ``running``, the newest status event, metadata.
+_HeadState: TypeAlias = tuple[int, int, bool, Packed | None, Metadata | None]
+_TERMINAL = {name for name, state in STATES.items() if state.terminal}
 _NOTHING = Base()
 #: From this number of messages on, `RecentHistories` has the history of a task; tasks with more than the second number, or more
 #: bytes, are unpacked each time. So it has some megabytes at most.
@@ -150,23 +162,21 @@ _LONG_HISTORY, _MOST_MESSAGES, _MOST_HISTORIES, _MOST_BYTES = 32, 2_500, 8, 1024
 _TIME = 6
 
 
-class Created(NamedTuple):
-    """When a task was created: its position among all tasks, and the time in milliseconds."""
-
-    position: int
-    time_ms: int
-
-
 @dataclass(eq=False, repr=False, slots=True)
 class Record:
     """One task. ``events`` are the entries after ``base`` and are only appended to; ``head`` says how many are valid.
 
-    Writers hold the lock of the store. Readers hold no lock and read the head first. Compaction creates a new record.
+    Writers hold the lock of the store. Readers hold no lock and read the head first. Compaction creates a new record. A task at
+    rest is two objects for the garbage collector, the record and its list; see `packing`.
     """
 
     owned: Owned
-    head: TaskHead
-    created: Created
+    id: str
+    context_id: str
+    #: The number of the task among all tasks.
+    position: int
+    #: When its first entry was stored, in milliseconds since 1970.
+    created_ms: int = 0
     base: Base = _NOTHING
     events: list[Packed] = field(default_factory=list)
     #: When each of them was stored: a number of milliseconds in `_TIME` bytes. The garbage collector skips such an object.
@@ -174,7 +184,10 @@ class Record:
     messages: int = 0
     artifacts: int = 0
     bytes: int = 0
-    order: Cursor = field(init=False)
+    #: What changes of ``head``, replaced as a whole: version, ``compacted``, ``running``, the newest status event, metadata.
+    _state: _HeadState = (0, 0, True, None, None)
+    #: The members of a `Cursor`.
+    order: tuple[int, str] = field(init=False)
     #: The end of the newest run, in seconds since 1970.
     rest: float = 0.0
     #: Idempotency keys of the sends that started its runs.
@@ -184,18 +197,37 @@ class Record:
     webhooks: tuple[StoredWebhook, ...] = ()
 
     def __post_init__(self) -> None:
-        self.order = Cursor(0, self.head.id)
+        self.order = (0, self.id)
+
+    @property
+    def head(self) -> TaskHead:
+        """The task without its log, as of now."""
+        version, compacted, running, event, metadata = self._state
+        status = NO_STATUS if event is None else unpack_status(event, self.id, self.context_id)
+        return TaskHead(self.id, self.context_id, status, version, running, metadata or {}, compacted)
+
+    @property
+    def version(self) -> int:
+        """That of the head."""
+        return self._state[0]
+
+    @property
+    def state(self) -> TaskState:
+        """That of the head."""
+        event = self._state[3]
+        return TaskState.UNSPECIFIED if event is None else STATES[event[2]]
 
     @property
     def terminal(self) -> bool:
         """The task is in a terminal state."""
-        return self.head.status.state.terminal
+        event = self._state[3]
+        return event is not None and event[2] in _TERMINAL
 
     # -- writing --
 
-    def take(self, events: Sequence[Packed], size: int, change: Outcome, *, running: bool) -> None:
-        """Append `events`, of `size` bytes, then replace the head. Readers rely on this order."""
-        old = self.head
+    def take(self, events: Sequence[Packed], size: int, change: Outcome, *, running: bool) -> int:
+        """Append `events`, of `size` bytes, then replace the head: readers rely on this order. The number of the first."""
+        version, compacted, _, event, metadata = self._state
         now = clock.time_ns()
         self.bytes += size
         self.owned.account.bytes += size
@@ -203,19 +235,17 @@ class Record:
         self.events.extend(events)
         self.artifacts += change.artifacts
         self.messages += change.messages
+        if not version:
+            self.created_ms = now // 1_000_000
         if change.status is not None:
-            self.order = Cursor(time_ms(change.status.timestamp), old.id)
+            event = next(packed for packed in reversed(events) if packed[0] == STATUS)
+            self.order = (time_ms(change.status.timestamp), self.id)
         if not running:
             self.rest = now / 1e9
-        self.head = TaskHead(
-            id=old.id,
-            context_id=old.context_id,
-            status=change.status or old.status,
-            version=old.version + len(events),
-            running=running,
-            metadata={**old.metadata, **change.metadata} if change.metadata else old.metadata,
-            compacted=old.compacted,
-        )
+        if change.metadata:
+            metadata = {**(metadata or {}), **change.metadata}
+        self._state = (version + len(events), compacted, running, event, metadata)
+        return version + 1
 
     def compact(self) -> Record:
         """A record of the same task that keeps only the messages of its log, and its folded artifacts; without its webhooks."""
@@ -225,7 +255,8 @@ class Record:
         new_messages = ((first + n, event, self._time(n)) for n, event in enumerate(events) if event[0] == MESSAGE)
         messages = (*self.base.messages, *new_messages)
         base = Base(messages, self._fold_artifacts(head).artifacts())
-        new = Record(self.owned, head._replace(compacted=head.version), self.created, base)
+        new = Record(self.owned, self.id, self.context_id, self.position, self.created_ms, base)
+        new._state = (head.version, head.version, *self._state[2:])
         new.messages, new.artifacts, new.order = self.messages, self.artifacts, self.order
         new.rest, new.keys = self.rest, self.keys
         new.bytes = sum(map(message_size, new.messages_before(head))) + sum(map(artifact_size, base.artifacts))

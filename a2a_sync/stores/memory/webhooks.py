@@ -72,7 +72,7 @@ class MemoryWebhooks:
             mark = (webhook.id, webhook.revision, webhook.holder)
             if record is None or mark not in [(one.id, one.revision, one.holder) for one in record.webhooks]:
                 return False
-            over = record.terminal and webhook.cursor >= record.head.version
+            over = record.terminal and webhook.cursor >= record.version
             open_ = not webhook.disabled and not over
             _swap(record, replace(webhook, open=open_, holder="" if release else webhook.holder))
             return True
@@ -107,7 +107,7 @@ def set_webhook(record: Record, webhook: Webhook, cursor: int) -> None:
         version=version,
         revision=1,
         cursor=cursor,
-        head=record.head.version,
+        head=record.version,
     )
     record.webhooks = (*record.webhooks, new)
 
@@ -118,5 +118,5 @@ def _swap(record: Record, webhook: StoredWebhook) -> None:
 
 def current_webhooks(record: Record) -> tuple[StoredWebhook, ...]:
     """The webhooks of a task, with the number of its last entry as ``head``."""
-    head = record.head.version
+    head = record.version
     return tuple(replace(webhook, head=head) for webhook in record.webhooks)
