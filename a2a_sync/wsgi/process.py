@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -46,9 +47,9 @@ class Site(Components, ABC):
         """The WSGI interface. Blocks the server's thread for as long as the call takes."""
         if not self._registered:
             self._registered = True
-            _served.add(self)
-            if _capacity:
-                self.reserve(*_capacity[-1])
+            with _lock:
+                _served.add(self)
+                _share_capacity()
         return self.wsgi_app(environ, start_response)
 
     @property
@@ -66,19 +67,29 @@ class Site(Components, ABC):
         """Leave some of the server's `threads`, and of the `connections` that it accepts at once, free."""
 
 
+_lock = threading.Lock()
 _served: weakref.WeakSet[Site] = weakref.WeakSet()
 #: The threads and connections of the server; empty where they are not known.
 _capacity: list[tuple[int, int]] = []
 
 
 def set_capacity(threads: int, connections: int) -> None:
-    """Set the numbers of the server's threads and connections; `Site.reserve` is called with them at the first request to a site.
+    """Set the numbers of the server's threads and connections, which `Site.reserve` gets at the first request to a site.
 
-    A site inside another framework or middleware is not known before. Called in each worker before it serves requests.
+    A site inside another framework or middleware is not known before. Several of them get equal shares. Called in each worker
+    before it serves requests.
     """
     _capacity.append((threads, connections))
 
 
+def _share_capacity() -> None:
+    if _capacity:
+        threads, connections = _capacity[-1]
+        for site in _served:
+            site.reserve(threads // len(_served), connections // len(_served))
+
+
 def served() -> list[Site]:
     """The sites that this process responds with; one that is part of another is not listed beside it."""
-    return list(_served)
+    with _lock:
+        return list(_served)

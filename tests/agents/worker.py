@@ -1,6 +1,6 @@
 """An agent that reports its process and blocks it in several ways: ``gunicorn tests.agents.worker:app``.
 
-``flask_app`` is the same agent in a Flask application. Tasks are stored in `WORKER_STORE`; `WORKER_BEAT` is
+``flask_app`` is the same agent in a Flask application, with a second one beside it. Tasks are stored in `WORKER_STORE`; `WORKER_BEAT` is
 `Limits.worker_heartbeat_interval`.
 """
 
@@ -120,4 +120,5 @@ def __getattr__(name: str) -> Any:
 
     host = Flask(__name__)
     host.register_blueprint(blueprint(app), url_prefix="/agent")
+    host.register_blueprint(blueprint(A2AApp(AGENT(), limits=LIMITS), name="second"), url_prefix="/second")
     return host

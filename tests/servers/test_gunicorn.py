@@ -496,21 +496,23 @@ def test_a_mounted_app_is_closed_with_its_worker(serve: Serve) -> None:
         assert watch.within(6)
 
 
-def test_streams_of_an_app_inside_a_framework_leave_threads_to_its_host(serve: Serve) -> None:
+def test_streams_of_the_apps_inside_a_framework_leave_threads_to_their_host(serve: Serve) -> None:
     # With gevent the connections are what streams occupy.
     with (
         serve("--worker-connections", "16", target="tests.agents.worker:flask_app") as server,
-        Client(server.url + "/agent", retry=None, timeout=10.0) as client,
+        Client(server.url + "/agent", retry=None, timeout=10.0) as first,
+        Client(server.url + "/second", retry=None, timeout=10.0) as second,
         ExitStack() as streams,
     ):
-        task_id, _ = begin(client, "wait")
+        tasks = [(client, begin(client, "wait")[0]) for client in (first, second)]
 
-        def open_streams() -> None:
+        def open_streams(client: Client, task_id: str) -> None:
             for _ in range(15):
                 next(iter(streams.enter_context(client.subscribe(task_id))))
 
-        with pytest.raises(OverloadedError, match="Too many open streams"):
-            open_streams()
+        for client, task_id in tasks:
+            with pytest.raises(OverloadedError, match="Too many open streams"):
+                open_streams(client, task_id)
         assert requests.get(server.url + "/page", timeout=20).status_code == 404
 
 
