@@ -82,7 +82,7 @@ FEATURES = (
             "stores.sqlite.inspection": "*",
             "stores.base": "TaskSummary SummaryQuery WebhookCounts RunCounts WorkerSummary Inspection TaskStore.inspection",
             "stores.memory": "MemoryInspection _selects _summary",
-            "stores.memory.records": "Created Record._time",
+            "stores.memory.records": "Record._time",
             "stores.sqlite.schema": (
                 "Statements.summaries Statements.run_counts Statements.all_counts Statements.stopped_webhooks"
                 " Statements.waiting_webhooks Statements.webhook_counts Statements.worker_runs _SINCE.6"
@@ -225,7 +225,7 @@ FEATURES = (
             "jsontext": "_brackets _check_containers _outside_strings",
             "client.connections": "request_unread",
             "outbound.http": "FinalResponse",
-            "wsgi.process": "set_capacity",
+            "wsgi.process": "_share_capacity set_capacity",
             "gunicorn.buffers": (
                 "ClientSocket.end_writing ClientSocket.read_now ClientSocket.take_unread ClientSocket.unread ClientSocket.write_now"
                 " IncomingRequest.first_piece TLSClientSocket"
