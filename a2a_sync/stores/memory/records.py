@@ -160,14 +160,16 @@ _NOTHING = Base()
 _LONG_HISTORY, _MOST_MESSAGES, _MOST_HISTORIES, _MOST_BYTES = 32, 2_500, 8, 1024 * 1024
 #: Bytes of a time.
 _TIME = 6
+#: The entries of a log that is stored as a tuple, which the garbage collector does not traverse and an append copies.
+_SHORT_LOG = 32
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class Record:
     """One task. ``events`` are the entries after ``base`` and are only appended to; ``head`` says how many are valid.
 
-    Writers hold the lock of the store. Readers hold no lock and read the head first. Compaction creates a new record. A task at
-    rest is two objects for the garbage collector, the record and its list; see `packing`.
+    Writers hold the lock of the store. Readers hold no lock and read the head first. Compaction creates a new record. A full
+    garbage collection stops every request of the process, and traverses one object of each task: the record; see `packing`.
     """
 
     owned: Owned
@@ -178,7 +180,8 @@ class Record:
     #: When its first entry was stored, in milliseconds since 1970.
     created_ms: int = 0
     base: Base = _NOTHING
-    events: list[Packed] = field(default_factory=list)
+    #: A tuple up to `_SHORT_LOG` entries, a list beyond.
+    events: tuple[Packed, ...] | list[Packed] = ()
     #: When each of them was stored: a number of milliseconds in `_TIME` bytes. The garbage collector skips such an object.
     times: bytearray = field(default_factory=bytearray)
     messages: int = 0
@@ -232,7 +235,13 @@ class Record:
         self.bytes += size
         self.owned.account.bytes += size
         self.times += (now // 1_000_000).to_bytes(_TIME, "big") * len(events)
-        self.events.extend(events)
+        known = self.events
+        if isinstance(known, list):
+            known.extend(events)
+        elif len(known) + len(events) <= _SHORT_LOG:
+            self.events = (*known, *events)
+        else:
+            self.events = [*known, *events]
         self.artifacts += change.artifacts
         self.messages += change.messages
         if not version:
