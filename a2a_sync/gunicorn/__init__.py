@@ -6,12 +6,14 @@ The command line overrides these settings. A configuration file of your own begi
 The hooks shut down every app of a worker, also inside another framework, when the worker is stopped or reaches
 ``max_requests``: current runs get time to end, then open streams are closed. Gunicorn alone would wait for open streams
 until its timeout and then cut them. The hooks also pin each worker to one core, refuse to start several workers that
-cannot share tasks, and log a warning if workers use different stores.
+cannot share tasks, log a warning if workers use different stores, and exempt what is loaded at the start of a worker from garbage
+collections.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import mmap
 import os
@@ -130,6 +132,8 @@ def _free_core(server: Any) -> int | None:
 def post_worker_init(worker: Any) -> None:
     """Check that the workers can share tasks, reserve threads, and start the app and the thread that shuts it down.
 
+    What is loaded then is exempt from garbage collections (`gc.freeze`).
+
     Called by gunicorn once in each worker.
 
     Raises:
@@ -138,6 +142,9 @@ def post_worker_init(worker: Any) -> None:
     _refuse_unshared_tasks(worker)
     _reserve_threads(worker)
     _start_app(worker)
+    # A full collection stops every request. What the app has loaded stays until the worker ends, so it is not traversed again.
+    gc.collect()
+    gc.freeze()
     # Before the worker serves requests: the last one to start is compared with all others.
     worker.a2a_stores.compare(worker)
     worker.a2a_shutdown = _Shutdown(worker)

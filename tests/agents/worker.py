@@ -37,6 +37,8 @@ class Worker(Agent):
             "loaded_in": LOADED_IN,
             "cores": sorted(os.sched_getaffinity(0)),
             "streams": app.open_streams,
+            "frozen": gc.get_freeze_count(),
+            "traversed": len(gc.get_objects()),
             "greenlets": sum(type(one).__name__ == "Greenlet" for one in gc.get_objects()),
         }
 

@@ -196,6 +196,12 @@ def test_requests_leave_nothing_to_the_garbage_collector(serve: Serve) -> None:
         assert reported(client, "collect")["collected"] < 20
 
 
+def test_what_is_loaded_at_the_start_of_a_worker_is_not_traversed_by_collections(serve: Serve) -> None:
+    with serve() as server:
+        info = worker_info(server)
+        assert info["frozen"] > 10 * info["traversed"]
+
+
 EARLY_SIGNAL = """
 import os, signal
 from {settings} import *
