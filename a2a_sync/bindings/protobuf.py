@@ -15,12 +15,11 @@ from google.protobuf.json_format import Error as JSONFormatError
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError as ProtobufError
 from google.protobuf.message import EncodeError
-from google.protobuf.unknown_fields import UnknownFieldSet
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from a2a_sync import errors, jsontext
 from a2a_sync.bindings.protoreader import reader
-from a2a_sync.bindings.protowriter import UNWRITABLE, writer
+from a2a_sync.bindings.protowriter import UNWRITABLE, is_repeated, writer
 from a2a_sync.codec import Codec
 from a2a_sync.errors import (
     AgentError,
@@ -55,6 +54,8 @@ EVENT_NUMBERS = "a2a-sync-event-numbers"
 #: fields that they do not know.
 _NUMBER_FIELD = 1000
 _NUMBER_TAG = b"\xc1\x3e"
+#: The fields of a StreamResponse among which the number is looked for: one, or the pieces of one, usually come before it.
+_MAX_EVENT_FIELDS = 100
 
 
 class Method(NamedTuple):
@@ -121,7 +122,7 @@ def parse(data: bytes, message: Any) -> Any:
     """The message of the given class in `data`.
 
     Raises:
-        InvalidRequestError: `data` is no such message, or holds too many messages.
+        InvalidRequestError: `data` is no such message, or holds too many messages or texts.
     """
     _check_count(data, message.DESCRIPTOR)
     try:
@@ -154,7 +155,8 @@ def read_tenant(data: bytes, message: Any) -> str:
 
 
 # -- how many messages there are -----------------------------------------------------------------------------------------
-# An empty message has two bytes and becomes an object of a hundred, and then a dictionary of more.
+# An empty message has two bytes and becomes an object of a hundred, and then a dictionary of more. A short text of a list has as
+# few, and takes eighty.
 
 
 def _check_count(data: bytes, descriptor: Any) -> None:
@@ -181,7 +183,7 @@ def _check_count(data: bytes, descriptor: Any) -> None:
 
 
 def _count(data: bytes, kind: str, most: int, most_values: int) -> tuple[int, int]:
-    """The messages in a message of `kind` that are no values of data or metadata, and those that are; up to the bounds.
+    """The messages in a message of `kind`, and the values of data and metadata and texts of lists; up to the bounds.
 
     Raises:
         ValueError, IndexError: `data` is malformed.
@@ -206,6 +208,9 @@ def _count(data: bytes, kind: str, most: int, most_values: int) -> tuple[int, in
             containers += 1
         if containers > most or values > most_values or len(ends) > jsontext.MAX_ANSWER_DEPTH:
             break
+        if below == _TEXT:
+            at = end
+            continue
         at = begin
         ends.append(end)
         kinds.append(fields[below])
@@ -215,26 +220,29 @@ def _count(data: bytes, kind: str, most: int, most_values: int) -> tuple[int, in
 _LENGTH = 2
 #: The most fields of a request itself, without those of the messages in it.
 _MAX_REQUEST_FIELDS = 1000
-_VALUES = frozenset({"google.protobuf.Value", "google.protobuf.Struct.FieldsEntry"})
+#: In place of the name of a message: a text of a list.
+_TEXT = ""
+_VALUES = frozenset({"google.protobuf.Value", "google.protobuf.Struct.FieldsEntry", _TEXT})
 
 
 @cache
 def _message_fields() -> dict[str, dict[int, str]]:
-    """For each message of the services, the fields that are messages: by their numbers, the names of these."""
+    """For each message of the services, the fields that are messages or lists of texts: by their numbers, the names of these."""
     found: dict[str, dict[int, str]] = {}
     left = [one.DESCRIPTOR for version in SERVICES for method in methods(version).values() for one in method[1:]]
     while left:
         kind = left.pop()
         if kind.full_name not in found:
             below = {field.number: field.message_type for field in kind.fields if field.message_type is not None}
-            found[kind.full_name] = {number: one.full_name for number, one in below.items()}
+            texts = {field.number: _TEXT for field in kind.fields if field.number not in below and is_repeated(field)}
+            found[kind.full_name] = {number: one.full_name for number, one in below.items()} | texts
             left += below.values()
     return found
 
 
 @cache
 def _tags() -> bytes:
-    """The first bytes of the tags of all fields that are messages; a tag may be longer than it has to be."""
+    """The first bytes of the tags of all fields in `_message_fields`; a tag may be longer than it has to be."""
     tags = {number << 3 | _LENGTH for fields in _message_fields().values() for number in fields}
     return bytes({tag & 0x7F for tag in tags if tag < 0x80} | {tag & 0x7F | 0x80 for tag in tags})
 
@@ -368,11 +376,17 @@ def with_event_number(data: bytes, number: int) -> bytes:
     return data + _NUMBER_TAG + number.to_bytes(8, "little")
 
 
-def event_number(message: Any) -> int | None:
-    """The number in a StreamResponse; None if it has none."""
-    for field in UnknownFieldSet(message):
-        if field.field_number == _NUMBER_FIELD and isinstance(field.data, int):
-            return field.data
+def event_number(data: bytes) -> int | None:
+    """The number in a StreamResponse, which `parse` has accepted; None if it has none, or after very many other fields."""
+    # Not by the set of unknown fields of protobuf: it makes an object of each, and a peer may send millions of them.
+    at = 0
+    for _ in range(_MAX_EVENT_FIELDS):
+        if at >= len(data):
+            return None
+        if data.startswith(_NUMBER_TAG, at):
+            return int.from_bytes(data[at + 2 : at + 10], "little")
+        tag, at = _varint(data, at)
+        at = _value(data, at, tag & 7)[1]
     return None
 
 

@@ -292,7 +292,7 @@ class GrpcEventStream:
             raise _malformed(str(error), self.error_context) from None
         note_task(event, self.error_context)
         last = self.codec.ends_stream(value)
-        return StreamItem(event, protobuf.event_number(message), last=last, size=len(data))
+        return StreamItem(event, protobuf.event_number(data), last=last, size=len(data))
 
     def close(self) -> None:
         """Cancel the call at once, even while another thread waits for an event. The task continues."""

@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 65536
 _MAX_REDIRECTS = 5
+#: Channels of other transports that are kept, as many as origins of urllib3's connections.
+_MAX_CHANNELS = 10
 
 
 class Page(NamedTuple):
@@ -207,11 +209,17 @@ class HttpTransport:
         return {name: value for name, value in request.headers.items() if name.lower() != "content-length"}
 
     def channel(self, origin: tuple[str, str, int], make: Callable[[], Any]) -> Any:
-        """The open channel of another transport to `origin`, made by `make` where there is none. `close` closes it."""
+        """The open channel of another transport to `origin`, made by `make` where there is none. `close` closes it.
+
+        Those that were used last are kept. Another one is closed as soon as no call uses it.
+        """
         with self._lock:
-            if origin not in self._channels:
-                self._channels[origin] = make()
-            return self._channels[origin]
+            channel = self._channels.pop(origin, None) or make()
+            self._channels[origin] = channel
+            if len(self._channels) > _MAX_CHANNELS:
+                # Each card of an agent may name another address. Closing the channel would end the streams on it.
+                del self._channels[next(iter(self._channels))]
+            return channel
 
     def renew_credentials(self, refused: str) -> bool:
         """The agent has refused the ``Authorization`` header `refused`; whether there are other credentials now."""

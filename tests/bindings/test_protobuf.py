@@ -78,10 +78,11 @@ def test_an_event_keeps_its_number(version: str, event: t.StreamResponse, number
     name = SEND_STREAMING_MESSAGE.name
     codec = by_version(version, "GRPC")
     data = protobuf.encode_result(name, codec.dump_event(event), version)
+    with_number = protobuf.with_event_number(data, number)
     plain = protobuf.parse(data, protobuf.methods(version)[name].response)
-    numbered = protobuf.parse(protobuf.with_event_number(data, number), protobuf.methods(version)[name].response)
-    assert protobuf.event_number(plain) is None
-    assert protobuf.event_number(numbered) == number
+    numbered = protobuf.parse(with_number, protobuf.methods(version)[name].response)
+    assert protobuf.event_number(data) is None
+    assert protobuf.event_number(with_number) == number
     assert protobuf.decode_result(name, numbered, version) == protobuf.decode_result(name, plain, version)
 
 

@@ -7,6 +7,7 @@ import shutil
 import socket
 import struct
 import threading
+import tracemalloc
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -24,10 +25,12 @@ from a2a_sync import A2AApp, Agent, Client, Limits, RequestContext  # noqa: E402
 from a2a_sync import types as t  # noqa: E402
 from a2a_sync.auth import BearerAuth  # noqa: E402
 from a2a_sync.bindings import protobuf  # noqa: E402
-from a2a_sync.errors import InvalidRequestError, MalformedResponseError  # noqa: E402
+from a2a_sync.errors import ConnectError, InvalidRequestError, MalformedResponseError  # noqa: E402
 from a2a_sync.grpc import GRPCServer, arrivals, threads  # noqa: E402
 from a2a_sync.operations import OPERATIONS, AnyCall, Interceptor, interceptor  # noqa: E402
 from a2a_sync.server import responses  # noqa: E402
+from tests.client.peer import Asked, Line, peer  # noqa: E402
+from tests.client.test_cards import NEW, answers, card  # noqa: E402
 from tests.engine import eventually  # noqa: E402
 from tests.grpc.agent import channel, client_of, encoded, path, printing, serving  # noqa: E402
 from tests.grpc.proxies import nginx  # noqa: E402
@@ -128,8 +131,10 @@ def value(item: bytes) -> bytes:
         value(field(1, b"\x08\x00")),
         value(field(1, field(5, b""))),
         value(field(1, field(6, b""))),
+        field(2, field(1, b"m") + field(7, b"") * 4_950_000),
+        field(2, field(1, b"m") + field(7, b"ab") * 2_475_000),
     ],
-    ids=["parts", "parts with long tags", "values", "nulls", "objects", "lists"],
+    ids=["parts", "parts with long tags", "values", "nulls", "objects", "lists", "empty texts", "short texts"],
 )
 def test_a_message_of_very_many_messages_is_refused_before_it_takes_memory(data: bytes) -> None:
     # One such request of 10 MB took seven seconds and 1.2 GB, without credentials.
@@ -319,6 +324,40 @@ def test_a_compressed_answer_that_becomes_very_large_is_malformed() -> None:
     finally:
         hostile.stop(0).wait(10)
     assert len(calls) == 1
+
+
+def test_of_an_event_with_very_many_unknown_fields_few_are_looked_at() -> None:
+    # One of 60 MB took a client 1.9 GB.
+    data = field(2, field(1, b"m")) + field(3000, b"") * 1_000_000
+    tracemalloc.start()
+    try:
+        assert protobuf.event_number(data) is None
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_agent_whose_card_always_names_another_address_leaves_few_channels_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Each took a descriptor of the client until the client was closed.
+    monkeypatch.setattr("a2a_sync.client.cards.MIN_CARD_AGE", 0.0)
+    addresses = iter(range(2, 100))
+
+    def next_card(asked: Asked, line: Line) -> None:
+        interface = {
+            "url": f"grpc://127.0.0.{next(addresses)}:{port}",
+            "protocolBinding": "GRPC",
+            "protocolVersion": "1.0",
+        }
+        answers(card(supportedInterfaces=[interface]), Cache_Control="max-age=0")(asked, line)
+
+    with serving() as server, peer({NEW: next_card}) as agent, Client(agent.url) as client:
+        port = server.port
+        for _ in range(30):
+            with pytest.raises(ConnectError):
+                client.get_task("t")
+        assert 1 < len(client._http._channels) <= 10
 
 
 @pytest.mark.timeout(120)
