@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from a2a_sync.client.client import Client
@@ -19,6 +19,7 @@ from a2a_sync.integrations.bridge import is_web_file, text_of
 from a2a_sync.integrations.remote import AgentTool, RemoteCall
 from a2a_sync.jsontext import dumps
 from a2a_sync.lifecycle import joined
+from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import (
     DataPart,
     FilePart,
@@ -53,17 +54,23 @@ __all__ = [
     "mcp_server",
 ]
 
+logger: Final = get_logger(__name__)
+
 #: The first version of MCP in which a result of a tool can ask for input.
 _INPUT_REQUIRED_VERSION = "2026-07-28"
 _ANSWER = "answer"
 _FORM = {"type": "object", "properties": {_ANSWER: {"type": "string", "title": "Answer"}}, "required": [_ANSWER]}
+#: The skills of a card that become tools: each takes three milliseconds and twenty kilobytes, and a card may have 80,000.
+_MAX_TOOLS = 1000
+#: The parts of an answer that become content each: the SDK needs tens of microseconds for one, on the event loop of all calls.
+_MAX_PARTS = 1000
 _FAILED = (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED)
 
 _Result: TypeAlias = CallToolResult | InputRequiredResult
 
 
 def mcp_server(client: Client, *, name: str = "", security: Any = None, **sending: Any) -> Any:
-    """An ``MCPServer`` with a tool for each skill of an agent, or one for an agent without skills. Reads its card.
+    """An ``MCPServer`` with a tool for each skill of an agent (the first 1,000), or one for an agent without skills. Reads its card.
 
     A tool has the arguments ``message``, ``context_id`` and ``task_id``. Progress and pieces of the answer are progress of the
     call. A question is asked through the host's elicitation, where it has one; otherwise it is the result, with the ``task_id``
@@ -82,7 +89,9 @@ def mcp_server(client: Client, *, name: str = "", security: Any = None, **sendin
     card = client.card()
     options = {} if security is None else {"request_state_security": security}
     server = MCPServer(name or one_line(card.name), instructions=one_line(card.description), **options)
-    skills: list[str | None] = [skill.id for skill in card.skills]
+    skills: list[str | None] = [skill.id for skill in card.skills[:_MAX_TOOLS]]
+    if len(card.skills) > _MAX_TOOLS:
+        logger.warning("the card of %s has %s skills; the first %s are tools", card.name, len(card.skills), _MAX_TOOLS)
     names: set[str] = set()
     for skill in skills or [None]:
         tool = AgentTool(client, skill, **sending)
@@ -160,6 +169,8 @@ def _result(result: Task | Message | None, *, asks: bool) -> _Result:
             return InputRequiredResult(input_requests={_ANSWER: ElicitRequest(params=params)}, request_state=result.id)
         return CallToolResult(content=[TextContent(text=tool_result(result))], _meta=_ids(result))
     parts = _parts(result)
+    if result is not None and len(parts) > _MAX_PARTS:
+        return CallToolResult(content=[TextContent(text=tool_result(result))], _meta=_ids(result))
     data = [part.data for part in parts if isinstance(part, DataPart)]
     structured = data[0] if len(data) == 1 and isinstance(data[0], dict) else None
     content = [_content(part) for part in parts]

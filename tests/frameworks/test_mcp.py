@@ -241,3 +241,22 @@ def test_the_command_serves_an_agent_over_standard_input_and_output(app: A2AApp)
 def test_the_name_of_a_file_is_one_part_of_the_path_of_its_address(client: Client) -> None:
     (block,) = call(mcp_server(client), "path").content
     assert str(block.resource.uri) == "a2a-sync:///..%2F..%2F.profile"
+
+
+def test_the_tools_of_a_card_with_very_many_skills_are_bounded() -> None:
+    # Eighty thousand fit into a card: minutes, and 1.6 GB.
+    agent = Agent("many", skills={f"s{number}": "Does one thing" for number in range(1001)})
+    agent.message(lambda message, context: "done")
+    with A2AApp(agent) as app, Client(app) as client:
+        server = mcp_server(client)
+    tools = asyncio.run(server.list_tools())
+    assert [tool.name for tool in (tools[0], tools[-1])] == ["many_s0", "many_s999"]
+
+
+def test_an_answer_of_very_many_parts_is_one_text() -> None:
+    # One of 120,000 parts, 1.3 MB, held the event loop of all calls for four seconds.
+    agent = Agent("Shop", skills={"buy": "Buys something"})
+    agent.message(lambda message, context: [DataPart(number) for number in range(1001)])
+    with A2AApp(agent) as app, Client(app) as client:
+        (content,) = call(mcp_server(client), "list").content
+    assert content.text.split() == [str(number) for number in range(1001)]
