@@ -117,7 +117,9 @@ class GrpcEndpoint(WireEndpoint):
         # Not chained: the errors of gRPC show metadata, which can hold secrets.
         raise failed
 
-    def _parse_result(self, out: _Outgoing, data: bytes) -> Any:
+    def _parse_result(self, out: _Outgoing, data: bytes | None) -> Any:
+        if data is None:
+            raise _malformed("the call ended without a message", out.error_context)
         if len(data) > (limit_bytes := self._http.max_response_bytes):
             raise _malformed(f"it is larger than {limit_bytes} bytes (max_response_bytes)", out.error_context)
         try:

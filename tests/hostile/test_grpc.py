@@ -326,6 +326,25 @@ def test_a_compressed_answer_that_becomes_very_large_is_malformed() -> None:
     assert len(calls) == 1
 
 
+def test_a_call_that_ends_well_without_a_message_is_malformed() -> None:
+    # It was a TypeError, which no caller expects.
+    class Silent(grpc.GenericRpcHandler):  # type: ignore[misc]
+        def service(self, _: Any) -> Any:
+            return grpc.unary_stream_rpc_method_handler(lambda request, rpc: iter(()))
+
+    hostile = grpc.server(ThreadPoolExecutor(1), [Silent()])
+    port = hostile.add_insecure_port("127.0.0.1:0")
+    hostile.start()
+    try:
+        with (
+            Client(f"grpc://127.0.0.1:{port}", timeout=30) as client,
+            pytest.raises(MalformedResponseError, match="ended without a message"),
+        ):
+            client.get_task("t")
+    finally:
+        hostile.stop(0).wait(10)
+
+
 def test_of_an_event_with_very_many_unknown_fields_few_are_looked_at() -> None:
     # One of 60 MB took a client 1.9 GB.
     data = field(2, field(1, b"m")) + field(3000, b"") * 1_000_000
