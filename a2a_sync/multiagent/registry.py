@@ -387,9 +387,10 @@ class AgentRegistry(Closes):
     def _read_card(self, agent: RegisteredAgent, refresh: bool = False) -> bool:
         try:
             agent.card = agent.client.card(refresh=refresh, timeout=self._card_timeout)
-        except (TransportError, AgentError, RuntimeError) as error:
-            # RuntimeError: the agent was unregistered meanwhile.
-            logger.warning("the card of agent %s cannot be read: %s", agent.name, error)
+        except Exception as error:
+            # Whatever it is: lookups of all other agents wait for this one. RuntimeError: the agent was unregistered meanwhile.
+            known = isinstance(error, (TransportError, AgentError, RuntimeError))
+            logger.warning("the card of agent %s cannot be read: %s", agent.name, error, exc_info=not known)
             agent._card_retry_at = self._clock() + agent._card_pause
             agent._card_pause = min(2 * agent._card_pause, _MAX_CARD_RETRY_INTERVAL)
             return False

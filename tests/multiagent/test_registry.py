@@ -48,6 +48,19 @@ def test_a_silent_agent_can_do_nothing_and_is_asked_again_a_while_later(caplog):
         assert registry.list_agents() == ["far"]
 
 
+def test_an_agent_whose_card_ends_in_an_unexpected_error_ends_no_lookup_of_others(monkeypatch, caplog):
+    # A signature whose header named a list as its key set was a TypeError of each lookup.
+    def fail(*args, **options):
+        raise TypeError("unhashable")
+
+    with AgentRegistry(url_guard=LOOPBACK) as registry:
+        registry.register("far", SILENT)
+        monkeypatch.setattr(registry.client("far"), "card", fail)
+        registry.register("near", card("near"), card=card("near"))
+        assert registry.find_agents_with_skill("fly") == ["near"]
+    assert "unhashable" in caplog.text
+
+
 def test_cards_are_read_at_once_and_those_that_do_not_arrive_ever_less_often():
     now, agents = [0.0], 8
     together = Barrier(agents)

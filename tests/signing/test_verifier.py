@@ -183,6 +183,8 @@ GOOD = {"alg": "ES256", "kid": "a", "typ": "JOSE"}
         ({"protected": protected(**{**GOOD, "kid": None}), "signature": "x"}, "names no key (kid)"),
         ({"protected": protected(**{**GOOD, "kid": 7}), "signature": "x"}, "names no key (kid)"),
         ({"protected": protected(**{**GOOD, "kid": "z"}), "signature": "x"}, "the key 'z' is not trusted"),
+        ({"protected": protected(**{**GOOD, "kid": "z"}, jku=[URL]), "signature": "x"}, "the key 'z' is not trusted"),
+        ({"protected": protected(**{**GOOD, "kid": "z"}, jku={}), "signature": "x"}, "the key 'z' is not trusted"),
         ({"protected": protected(**GOOD, crit=["b64"], b64=False), "signature": "x"}, "extensions of JWS"),
         ({"protected": protected(**GOOD), "signature": "not base64!"}, "made by another key than 'a'"),
         ({"protected": protected(**GOOD), "signature": ""}, "made by another key than 'a'"),
@@ -193,6 +195,15 @@ def test_a_signature_that_does_not_count_is_said_why(signature: Any, said: str) 
 
     assert message.startswith("no signature of the card is valid: signatures[0]: ")
     assert said in message
+
+
+@pytest.mark.parametrize(
+    "changed", [{"kid": "z" * 500_000}, {"alg": "z" * 500_000}, {"kid": "z", "jku": "z" * 500_000}]
+)
+def test_long_values_of_a_header_are_cut_in_the_error(changed: dict[str, str]) -> None:
+    signature = {"protected": protected(**{**GOOD, **changed}), "signature": "x"}
+    message = refused(CardVerifier(SIGNER.public_jwk), {**signed(), "signatures": [signature]})
+    assert len(message) < 500
 
 
 def test_a_public_key_is_no_shared_secret() -> None:
