@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from a2a_sync import jsontext, urls
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import by_version
+from a2a_sync.codec.fields import shown
 from a2a_sync.errors import CardSignatureError, JSONParseError, TransportError, UnavailableError, UnsafeURLError
 from a2a_sync.signing.canonical import canonical_forms, document_of, version_of
 from a2a_sync.signing.jwk import ALGORITHMS, TrustedKey, keys_with_id, trusted_keys
@@ -22,8 +23,6 @@ from a2a_sync.signing.keys import need_libraries
 Trusted: TypeAlias = Any
 
 _MAX_SIGNATURES = 16
-#: Characters of a value of a header in an error.
-_MAX_VALUE = 200
 #: The largest card that is verified, in bytes of JSON with its signatures: each signature covers all of it.
 _MAX_CARD_BYTES = 1024 * 1024
 #: The least number of seconds between two reads of a key set in which a key is missing.
@@ -135,7 +134,7 @@ class CardVerifier:
         """The members ``alg`` and ``kid`` of a header."""
         algorithm, kid = header.get("alg"), header.get("kid")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
-            raise _Refused(f"the algorithm {_shown(algorithm)} is not accepted")
+            raise _Refused(f"the algorithm {shown(str(algorithm))} is not accepted")
         if not isinstance(kid, str) or not kid:
             raise _Refused("names no key (kid)")
         return algorithm, kid
@@ -149,12 +148,12 @@ class CardVerifier:
         objections = []
         for key in self._trusted(header, kid, fetch):
             if objection := key.objection(algorithm):
-                objections.append(f"the key {_shown(kid)} {objection}")
+                objections.append(f"the key {shown(kid)} {objection}")
             else:
                 for form in forms:
                     if self._is_valid(protected, form, value, key, algorithm):
                         return header, form
-                objections.append(f"made by another key than {_shown(kid)}, or over another card")
+                objections.append(f"made by another key than {shown(kid)}, or over another card")
         raise _Refused(objections[0] if objections else self._unknown_key_text(header, kid))
 
     def _is_valid(self, protected: str, form: bytes, signature: str, key: TrustedKey, algorithm: str) -> bool:
@@ -178,18 +177,12 @@ class CardVerifier:
     def _unknown_key_text(self, header: Mapping[str, Any], kid: str) -> str:
         jku = header.get("jku")
         named = isinstance(jku, str) and jku and jku not in self._jku
-        elsewhere = f"; the key set that it names ({_shown(jku)}) is not among those allowed" if named else ""
-        return f"the key {_shown(kid)} is not trusted{elsewhere}"
+        elsewhere = f"; the key set that it names ({shown(jku)}) is not among those allowed" if named else ""
+        return f"the key {shown(kid)} is not trusted{elsewhere}"
 
 
 class _Refused(Exception):
     """A signature is not accepted; the text is the reason."""
-
-
-def _shown(value: Any) -> str:
-    """A value of a peer in an error."""
-    text = repr(value)
-    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}…"
 
 
 def _texts(signature: Any) -> tuple[str, str]:
