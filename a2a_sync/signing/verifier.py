@@ -133,8 +133,10 @@ class CardVerifier:
     def _algorithm_and_key(self, header: Mapping[str, Any]) -> tuple[str, str]:
         """The members ``alg`` and ``kid`` of a header."""
         algorithm, kid = header.get("alg"), header.get("kid")
-        if not isinstance(algorithm, str) or algorithm not in self._algorithms:
-            raise _Refused(f"the algorithm {shown(str(algorithm))} is not accepted")
+        if not isinstance(algorithm, str):
+            raise _Refused("names no algorithm (alg)")
+        if algorithm not in self._algorithms:
+            raise _Refused(f"the algorithm {shown(algorithm)} is not accepted")
         if not isinstance(kid, str) or not kid:
             raise _Refused("names no key (kid)")
         return algorithm, kid
@@ -176,9 +178,10 @@ class CardVerifier:
 
     def _unknown_key_text(self, header: Mapping[str, Any], kid: str) -> str:
         jku = header.get("jku")
-        named = isinstance(jku, str) and jku and jku not in self._jku
-        elsewhere = f"; the key set that it names ({shown(jku)}) is not among those allowed" if named else ""
-        return f"the key {shown(kid)} is not trusted{elsewhere}"
+        text = f"the key {shown(kid)} is not trusted"
+        if isinstance(jku, str) and jku and jku not in self._jku:
+            text += f"; the key set that it names ({shown(jku)}) is not among those allowed"
+        return text
 
 
 class _Refused(Exception):
