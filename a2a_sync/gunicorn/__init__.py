@@ -64,6 +64,8 @@ _PIN_WORKERS = "A2A_SYNC_PIN_WORKERS"
 _STREAM_CLOSE_SECONDS = 3.0
 #: Interval in seconds at which a worker checks whether it was stopped.
 _CHECK_INTERVAL = 0.25
+#: Workers whose connections are counted; of more than these, some share a count.
+_MAX_COUNTED = 64
 #: Bytes of shared memory for the agent names and store paths of one worker; longer lists are not compared.
 _SHARED_BYTES = 64 * 1024
 
@@ -72,9 +74,12 @@ _SHARED_BYTES = 64 * 1024
 
 
 def pre_fork(server: Any, worker: Any) -> None:
-    """Choose a core for a worker, and create its record of stores. Called by gunicorn in the master process."""
+    """Choose a core for a worker, and create what it shares with others. Called by gunicorn in the master process."""
     worker.a2a_core = _free_core(server) if _may_pin(server.cfg) else None
     worker.a2a_stores = _StoreRecord(server)
+    if not hasattr(server, "a2a_connections"):
+        server.a2a_connections = ConnectionCounts()
+    worker.a2a_connections = server.a2a_connections
 
 
 def post_fork(server: Any, worker: Any) -> None:
@@ -164,6 +169,7 @@ def child_exit(server: Any, worker: Any) -> None:
     Called by gunicorn in the master process.
     """
     worker.a2a_stores.clear()
+    worker.a2a_connections.set(worker, None)
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         try:
             from prometheus_client import multiprocess
@@ -203,6 +209,22 @@ def _start_app(worker: Any) -> None:
 
     if isinstance(worker.wsgi, Site):
         worker.wsgi.start()
+
+
+class ConnectionCounts:
+    """The number of connections of each worker, in memory that all of them share: the kernel gives most to the first that wakes up."""
+
+    def __init__(self) -> None:
+        #: One more than the number of connections; 0 where there is no worker that accepts some.
+        self._counts = memoryview(mmap.mmap(-1, 4 * _MAX_COUNTED)).cast("I")
+
+    def set(self, worker: Any, connections: int | None) -> None:
+        """Set the number of connections of a worker; None if it accepts no more."""
+        self._counts[worker.age % _MAX_COUNTED] = 0 if connections is None else connections + 1
+
+    def least(self) -> int:
+        """The smallest number of a worker."""
+        return min(filter(None, self._counts), default=1) - 1
 
 
 class _StoreRecord:

@@ -32,6 +32,7 @@ from gunicorn.http2 import negotiation
 from gunicorn.sock import ssl_context
 from gunicorn.workers import gthread
 
+from a2a_sync.gunicorn import ConnectionCounts
 from a2a_sync.gunicorn.buffers import STEP, ClientSocket, IncomingRequest, TLSClientSocket, connection_limit, is_whole
 from a2a_sync.gunicorn.requests import Heads, Parser, Response
 from a2a_sync.limits import Limits
@@ -56,6 +57,8 @@ _FIRST_READ = 64 * 1024
 _LIMITS = ("header_timeout", "max_body_bytes", "body_idle_timeout", "body_timeout", "write_timeout")
 #: The most connections that are accepted in one turn of the main thread.
 _ACCEPTED_IN_TURN = 16
+#: Seconds for which a worker with more connections than another leaves new ones to it.
+_ACCEPT_PAUSE = 0.001
 #: Interval in seconds at which time limits are checked.
 _SWEEP_INTERVAL = 0.25
 #: A worker that can accept no more connections closes one in so many of them, at least one.
@@ -276,6 +279,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     nr_conns: int
     alive: bool
     _next_beat = 0.0
+    #: Those of all workers; None without the hooks of `a2a_sync.gunicorn`.
+    a2a_connections: ConnectionCounts | None = None
     _pausing = True
     _tls: ssl.SSLContext | None = None
     _tls_until = 0.0
@@ -330,7 +335,11 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
             self.method_queue.defer(self.finish_request, conn, _Outcome(outcome))
 
     def notify(self) -> None:
-        """Report to the master process that the worker is alive, at most four times a second: it is a system call."""
+        """Report to the master process that the worker is alive, at most four times a second: it is a system call.
+
+        Called in each turn of the main thread.
+        """
+        self._publish_connections()
         now = time.monotonic()
         if now >= self._next_beat:
             self._next_beat = now + _SWEEP_INTERVAL
@@ -377,9 +386,22 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
         there are other workers, which get some of them then, and no more than half of those that are left: a worker that is full closes
         connections whose requests it has not received.
         """
-        left = min(_ACCEPTED_IN_TURN, (self.worker_connections - self.nr_conns) // 2) if self.cfg.workers == 1 else 1
+        if self.cfg.workers > 1:
+            self._let_others_accept()
+            self._accept_one(listener)
+            return
+        left = min(_ACCEPTED_IN_TURN, (self.worker_connections - self.nr_conns) // 2)
         while self._accept_one(listener) and left > 1:
             left -= 1
+
+    def _let_others_accept(self) -> None:
+        """Pause for a moment if another worker has clearly fewer connections: it may not have got the processor yet.
+
+        Kept-alive connections stay where they were accepted, so a worker with most of them would be busy and another one idle.
+        """
+        counts = self.a2a_connections
+        if counts is not None and self.nr_conns > (least := counts.least()) + 1 + least // 8:
+            time.sleep(_ACCEPT_PAUSE)
 
     def _accept_one(self, listener: socket.socket) -> bool:
         """Accept a connection; False where none waits, or it cannot be accepted."""
@@ -392,8 +414,13 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
                 raise
             return False
         self.nr_conns += 1
+        self._publish_connections()
         self.enqueue_req(_Connection(self, client, address, listener.getsockname()))
         return True
+
+    def _publish_connections(self) -> None:
+        if self.a2a_connections is not None:
+            self.a2a_connections.set(self, self.nr_conns if self.alive else None)
 
     def on_client_socket_readable(self, conn: Any, client: Any) -> None:
         """Receive the next request of a kept-alive connection.
