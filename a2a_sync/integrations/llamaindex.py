@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any
 
 from a2a_sync.client.client import Client
@@ -60,6 +61,8 @@ __all__ = [
 
 #: The members by which LlamaIndex recognises an object that it has stored.
 _MARKS = {"__is_pydantic", "__is_component"}
+#: Characters whose tokens are counted at a time.
+_PIECE = 4096
 
 
 class LlamaIndexBridge(Bridge):
@@ -88,7 +91,7 @@ class LlamaIndexBridge(Bridge):
         if isinstance(serializer, PickleSerializer):
             raise TypeError("LlamaIndexBridge: a PickleSerializer executes what callers send; use a JsonSerializer")
         pending: Any = turn.pending or {"messages": turn.memory, "kept": len(turn.memory)}
-        messages = [ChatMessage.model_validate(one) for one in pending["messages"]]
+        messages = [_Message.model_validate(one) for one in pending["messages"]]
         if not (turn.resumes or self._memory):
             messages = await asyncio.to_thread(_fitting, _buffer(agent, []), messages)
             pending["kept"] = len(messages)
@@ -100,7 +103,7 @@ class LlamaIndexBridge(Bridge):
             await handler.ctx.store.set("memory", memory)
         else:
             blocks = [_block(part) for part in turn.parts(urls=False)]
-            handler = agent.run(user_msg=ChatMessage(role="user", blocks=blocks), memory=memory, ctx=context)
+            handler = agent.run(user_msg=_Message(role="user", blocks=blocks), memory=memory, ctx=context)
         # A context is stored without the requirements of its waiting steps, which run again to state them. An answer that
         # is sent before would be taken by any of them.
         resuming = turn.resumes and '"has_requirements": true' in json.dumps(pending["context"])
@@ -146,6 +149,17 @@ class LlamaIndexBridge(Bridge):
             yield Data(result.structured_response)
 
 
+class _Message(ChatMessage):  # type: ignore[misc]
+    """A message with a short `repr`: LlamaIndex makes that of each event for its spans, on the event loop of all runs."""
+
+    def __repr__(self) -> str:
+        return f"ChatMessage(role={self.role!r}, blocks={len(self.blocks)})"
+
+
+# Stored contexts name the classes of their values.
+_Message.__module__, _Message.__name__ = ChatMessage.__module__, ChatMessage.__name__
+
+
 def _fitting(buffer: Any, messages: list[Any]) -> list[Any]:
     """The newest messages, to the first that does not fit into `buffer`. For each that it omits, that counts the tokens of all later ones."""
     tokens = 0
@@ -156,8 +170,23 @@ def _fitting(buffer: Any, messages: list[Any]) -> list[Any]:
     return messages
 
 
-def _buffer(agent: Any, messages: list[Any]) -> BaseMemory:
-    return ChatMemoryBuffer.from_defaults(chat_history=messages, llm=getattr(agent, "llm", None))
+def _buffer(agent: Any, messages: list[Any]) -> ChatMemoryBuffer:
+    buffer = ChatMemoryBuffer.from_defaults(chat_history=messages, llm=getattr(agent, "llm", None))
+    buffer.tokenizer_fn = partial(_tokens, buffer.tokenizer_fn, buffer.token_limit)
+    return buffer
+
+
+def _tokens(tokenize: Callable[[str], list[Any]], limit: int, text: str) -> list[Any]:
+    """The tokens of `text`, up to the piece with which they exceed `limit`. A word that two pieces share may have a token more.
+
+    For one long word a tokenizer takes much time and 40 bytes for each character, and no cancel ends it.
+    """
+    tokens: list[Any] = []
+    for start in range(0, len(text), _PIECE):
+        tokens += tokenize(text[start : start + _PIECE])
+        if len(tokens) > limit:
+            break
+    return tokens
 
 
 def _dumped(messages: list[Any]) -> list[Any]:
