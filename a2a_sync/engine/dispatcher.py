@@ -118,6 +118,12 @@ class Dispatcher:
         if one is not None and not self._is_outstanding(one):
             self._forget(one)
 
+    def discard(self, task_id: str) -> None:
+        """The task has ended: its job is not sent again, and its place is free."""
+        one = self._outstanding.get(task_id)
+        if one is not None:
+            self._forget(one)
+
     def knows(self, task_id: str) -> bool:
         """Whether this process has sent a job of the task, which has not begun as far as it knows."""
         return task_id in self._outstanding

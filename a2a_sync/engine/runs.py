@@ -422,6 +422,8 @@ class RunManager(Component):
         """End a task from outside: store, publish, then stop its run."""
         entries = self._store.interrupt(owner, head.id, events)
         self._hub.publish(owner, head.id, entries, before=head.status.state, ended=True)
+        if self._dispatcher is not None:
+            self._dispatcher.discard(head.id)
         for run in self._runs_of(head.id):
             run.stop()
 

@@ -377,6 +377,15 @@ def test_a_job_of_a_canceled_task_is_not_executed(jobs: TextQueue, tmp_path: Pat
     remote.close()
 
 
+def test_the_place_of_a_queued_run_is_free_when_its_task_is_canceled(jobs: TextQueue, tmp_path: Path) -> None:
+    remote = Pair(tmp_path / "tasks.db", jobs)
+    web = remote.site(lambda message, context: "done", max_queued_runs=1)
+    _call(web, op.CANCEL_TASK, CancelTaskRequest(id=_begin(web).id))
+    assert web._engine.runs.queued == 0
+    assert _begin(web).state is S.SUBMITTED
+    remote.close()
+
+
 def test_a_host_executes_the_jobs_of_its_agents(jobs: TextQueue, tmp_path: Path) -> None:
     hosts = []
     for _ in range(2):
