@@ -43,6 +43,10 @@ STALL_SECONDS = 5.0
 #: Items that a thread reads ahead of their consumer.
 _MAX_WAITING = 16
 _END: Final = object()
+#: Seconds for which a loop runs callbacks before it looks for others.
+_ROUND_SECONDS = 0.005
+#: Owners whose seconds are kept.
+_MAX_OWNERS = 1000
 
 
 class EventLoop:
@@ -86,7 +90,7 @@ class EventLoop:
             with suppress(ImportError):
                 # What async code connects to SQLite with: sessions of the ADK, checkpoints of LangGraph.
                 use_native_threads(import_module("aiosqlite.core"))
-        runner = asyncio.Runner(loop_factory=_GreenletLoop if patched() else None)
+        runner = asyncio.Runner(loop_factory=_GreenletLoop if patched() else _FairLoop)
         self.loop = runner.get_loop()
         executor = _NativeExecutor() if patched() else _FairExecutor(f"{self._name}-executor")
         self.loop.set_default_executor(executor)
@@ -200,7 +204,90 @@ class _SharedLoop:
 shared_loop: Final = _SharedLoop()
 
 
-class _GreenletLoop(asyncio.SelectorEventLoop):
+class _FairLoop(asyncio.SelectorEventLoop):
+    """A loop that divides its time fairly between owners: long steps of one owner delay others by one step, not by all of them."""
+
+    def __init__(self, selector: Any = None) -> None:
+        super().__init__(selector)
+        # asyncio has what it calls next in a deque of this name, which is not documented.
+        self._ready = _Turns()
+
+
+class _Turns:
+    """The callbacks that are ready; first those of the owner whose callbacks took least time. It replaces the deque of a loop.
+
+    `append` is called on any thread, the rest on that of the loop. In each round a loop removes as many as there are, then looks for
+    what else is ready. In a long round it gets a handle that is cancelled, which it omits, for each of the rest.
+    """
+
+    def __init__(self) -> None:
+        self._arrived: deque[asyncio.Handle] = deque()
+        self._ready: dict[str, deque[asyncio.Handle]] = {}
+        self._number = 0
+        #: The seconds of each owner; of one that had no callbacks for a while as many as of the one that has least.
+        self._spent: dict[str, float] = {}
+        self._least = 0.0
+        self._running: str | None = None
+        self._began = self._round_ends = 0.0
+        self._omitted: asyncio.Handle | None = None
+
+    def append(self, handle: asyncio.Handle) -> None:
+        self._arrived.append(handle)
+
+    def __bool__(self) -> bool:
+        # Called first in each round, before the loop waits.
+        self._charge(time.monotonic())
+        return bool(self._arrived or self._number)
+
+    def __len__(self) -> int:
+        self._sort()
+        self._began = time.monotonic()
+        self._round_ends = self._began + _ROUND_SECONDS
+        return self._number
+
+    def popleft(self) -> asyncio.Handle:
+        now = time.monotonic()
+        self._charge(now)
+        if now > self._round_ends and self._omitted is not None:
+            return self._omitted
+        if self._arrived:
+            self._sort()
+        owner = next(iter(self._ready)) if len(self._ready) == 1 else min(self._ready, key=self._spent.__getitem__)
+        self._least = max(self._least, self._spent[owner])
+        handle = self._ready[owner].popleft()
+        self._number -= 1
+        if not self._ready[owner]:
+            del self._ready[owner]
+        if self._omitted is None:
+            self._omitted = asyncio.Handle(print, (), handle._loop, contextvars.Context())  # type: ignore[attr-defined]
+            self._omitted.cancel()
+        self._running, self._began = owner, now
+        return handle
+
+    def clear(self) -> None:
+        self._arrived.clear()
+        self._ready.clear()
+        self._number = 0
+
+    def _charge(self, now: float) -> None:
+        if self._running is not None:
+            self._spent[self._running] += now - self._began
+            self._running = None
+
+    def _sort(self) -> None:
+        while self._arrived:
+            handle = self._arrived.popleft()
+            owner = handle._context.get(current_owner, "")  # type: ignore[attr-defined]
+            if (queue := self._ready.get(owner)) is None:
+                queue = self._ready[owner] = deque()
+                if len(self._spent) > _MAX_OWNERS:
+                    self._spent = {one: self._spent[one] for one in self._ready if one in self._spent}
+                self._spent[owner] = max(self._spent.get(owner, 0.0), self._least)
+            queue.append(handle)
+            self._number += 1
+
+
+class _GreenletLoop(_FairLoop):
     """A loop that shares its thread with greenlets: under gevent, the threads of ``asyncio.to_thread`` are greenlets.
 
     asyncio regards their calls as calls of the loop itself, and would not wake up for them.
