@@ -267,7 +267,8 @@ FEATURES = (
             "gunicorn.requests": "*",
             "gunicorn.worker": (
                 "BufferedThreadWorker._count BufferedThreadWorker.serve BufferedThreadWorker.get_thread_pool"
-                " BufferedThreadWorker._exchange BufferedThreadWorker.notify _Outcome RequestThreads"
+                " BufferedThreadWorker._exchange BufferedThreadWorker.notify BufferedThreadWorker._let_others_accept"
+                " BufferedThreadWorker._publish_connections _Outcome RequestThreads"
             ),
             "engine.chunks": "*",
             "engine.run": (
