@@ -264,6 +264,7 @@ FEATURES = (
         "speed: text stored behind the run, long histories read once, requests over urllib3, heads of requests parsed once",
         "since 86aaf07, 0f462d1, e671fcc, 50f2de2, 4d4fde4 and 1cf3150",
         {
+            "gunicorn": "ConnectionCounts",
             "gunicorn.requests": "*",
             "gunicorn.worker": (
                 "BufferedThreadWorker._count BufferedThreadWorker.serve BufferedThreadWorker.get_thread_pool"
