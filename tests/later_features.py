@@ -215,9 +215,10 @@ FEATURES = (
         },
     ),
     Feature(
-        "bounds that an attack has asked for: shares of large requests and responses, counts of JSON and chunks, private files",
+        "bounds that an attack has asked for: shares of large requests and responses and of the event loop, counts of JSON and chunks, private files",
         "repairs since 173dc75 (large responses), 206afdb, a10cc98, 050cc11, 7abe63b and eb3d087",
         {
+            "concurrency.eventloop": "_FairLoop _Turns",
             "server.responses": "*",
             "server.engine": "ServerEngine.reserve",
             "wsgi.connection": "HeldBytes LimitedBody._was_read",
