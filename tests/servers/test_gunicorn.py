@@ -370,7 +370,8 @@ def test_dead_workers_and_workers_of_an_earlier_configuration_are_not_compared()
         said: list[str] = []
         app = A2AApp(Worker(), store=SQLiteStore(path))
         log = SimpleNamespace(warning=lambda words, *values: said.append(words % values))
-        one = SimpleNamespace(wsgi=app, cfg=server.cfg, pid=len(server.WORKERS) + 1, log=log)
+        age = len(server.WORKERS) + 1
+        one = SimpleNamespace(wsgi=app, cfg=server.cfg, pid=age, age=age, log=log)
         settings.pre_fork(server, one)
         server.WORKERS[one.pid] = one
         one.a2a_stores.compare(one)
