@@ -270,7 +270,7 @@ FEATURES = (
             "gunicorn.worker": (
                 "BufferedThreadWorker._count BufferedThreadWorker.serve BufferedThreadWorker.get_thread_pool"
                 " BufferedThreadWorker._exchange BufferedThreadWorker.notify BufferedThreadWorker._let_others_accept"
-                " BufferedThreadWorker._publish_connections _Outcome RequestThreads"
+                " _Outcome RequestThreads"
             ),
             "engine.chunks": "*",
             "engine.run": (

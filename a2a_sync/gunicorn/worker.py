@@ -337,9 +337,10 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
     def notify(self) -> None:
         """Report to the master process that the worker is alive, at most four times a second: it is a system call.
 
-        Called in each turn of the main thread.
+        Called in each turn of the main thread, in which it accepts one connection where there are other workers.
         """
-        self._publish_connections()
+        if self.a2a_connections is not None:
+            self.a2a_connections.set(self, self.nr_conns if self.alive else None)
         now = time.monotonic()
         if now >= self._next_beat:
             self._next_beat = now + _SWEEP_INTERVAL
@@ -414,13 +415,8 @@ class BufferedThreadWorker(gthread.ThreadWorker):  # type: ignore[misc]
                 raise
             return False
         self.nr_conns += 1
-        self._publish_connections()
         self.enqueue_req(_Connection(self, client, address, listener.getsockname()))
         return True
-
-    def _publish_connections(self) -> None:
-        if self.a2a_connections is not None:
-            self.a2a_connections.set(self, self.nr_conns if self.alive else None)
 
     def on_client_socket_readable(self, conn: Any, client: Any) -> None:
         """Receive the next request of a kept-alive connection.
