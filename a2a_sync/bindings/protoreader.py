@@ -1,7 +1,7 @@
 """Reads protobuf messages as JSON by their descriptors, several times as fast as ``google.protobuf.json_format.MessageToDict``.
 
-A function is made of each message type once. The types of Google, such as metadata and times, are left to ``MessageToDict``. Needs
-the extra ``grpc``.
+A function is made of each message type once. The types of Google other than data and metadata, such as times, are left to
+``MessageToDict``. Needs the extra ``grpc``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable
 from functools import cache
+from math import isfinite
 from typing import Any, TypeAlias
 
 from google.protobuf.descriptor import FieldDescriptor as Field
@@ -27,7 +28,7 @@ _MAX_WHOLE = 2.0**53
 def reader(descriptor: Any) -> Read:
     """The function that makes JSON of messages of this type. It raises as ``MessageToDict`` does."""
     if descriptor.full_name.startswith("google."):
-        return lambda message: _with_whole_numbers(MessageToDict(message))
+        return _DATA.get(descriptor.full_name, MessageToDict)
     fields: dict[Any, tuple[str, Read]] = {}
 
     def read(message: Any) -> dict[str, Any]:
@@ -63,12 +64,34 @@ def _value(field: Any) -> Read:
 _SCALARS: dict[int, Read] = {Field.TYPE_BYTES: lambda data: b64encode(data).decode(), Field.TYPE_INT64: str}
 
 
-def _with_whole_numbers(value: Any) -> Any:
-    """`value` with integers in place of doubles without a fraction: metadata and data have only doubles in protobuf."""
-    if isinstance(value, dict):
-        return {name: _with_whole_numbers(member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_with_whole_numbers(item) for item in value]
-    if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_WHOLE:
-        return int(value)
-    return value
+def _read_struct(struct: Any) -> dict[str, Any]:
+    return {name: _read_data(value) for name, value in struct.fields.items()}
+
+
+def _read_list(items: Any) -> list[Any]:
+    return [_read_data(value) for value in items.values]
+
+
+def _read_data(value: Any) -> Any:
+    """The JSON of a ``google.protobuf.Value``. Raises `ValueError`: a number that JSON does not have."""
+    kind = value.WhichOneof("kind")
+    if kind == "number_value":
+        number: float = value.number_value
+        # Data and metadata have only doubles in protobuf: one without a fraction is an integer.
+        if number.is_integer() and abs(number) <= _MAX_WHOLE:
+            return int(number)
+        if not isfinite(number):
+            raise ValueError(f"{number} is no number of JSON")
+        return number
+    if kind == "struct_value":
+        return _read_struct(value.struct_value)
+    if kind == "list_value":
+        return _read_list(value.list_value)
+    return None if kind is None or kind == "null_value" else getattr(value, kind)
+
+
+_DATA: dict[str, Read] = {
+    "google.protobuf.Struct": _read_struct,
+    "google.protobuf.ListValue": _read_list,
+    "google.protobuf.Value": _read_data,
+}
