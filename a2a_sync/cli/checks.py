@@ -342,30 +342,34 @@ def stream(probe: Probe) -> str | None:
         _expect(probe, e.UnsupportedOperationError, SEND_STREAMING_MESSAGE, request)
         return "refused, as the card announces no streaming"
     items = probe.call(SEND_STREAMING_MESSAGE, request)
+    # Only the first and the last event are kept: an agent can send very many large ones.
+    first = last = None
+    count = 0
     try:
-        events = [item.event for item in islice(_until_paused(items), MAX_EVENTS)]
+        for count, item in enumerate(islice(_until_paused(items), MAX_EVENTS), start=1):
+            last = item.event
+            first = last if count == 1 else first
+            if count > 1 and isinstance(first, Message):
+                raise CheckFailed(f"a {type(last).__name__} follows the message")
+            if _task_id(last) != _task_id(first):
+                raise CheckFailed(f"the stream has events of several tasks: {_task_id(first)!r} and {_task_id(last)!r}")
     finally:
         items.close()
-    if not events:
+    if first is None:
         raise CheckFailed("the stream ended without an event")
-    first, last = events[0], events[-1]
     if isinstance(first, Message):
-        if len(events) > 1:
-            raise CheckFailed(f"{len(events) - 1} events follow the message")
         return "a message"
     if probe.version != "0.3" and not isinstance(first, Task):
         raise CheckFailed(f"the first event is a {type(first).__name__}")
-    return _check_events(events, last)
-
-
-def _check_events(events: Sequence[Any], last: Any) -> str:
-    ids = {event.id if isinstance(event, Task) else getattr(event, "task_id", "") for event in events}
-    if len(ids) > 1:
-        raise CheckFailed(f"the stream has events of several tasks: {sorted(ids)}")
     status = getattr(last, "status", None)
     if status is None or not status.state.paused:
         raise CheckFailed(f"the stream ended with a {type(last).__name__}, and not with a final state")
-    return f"{len(events)} events, {status.state}"
+    return f"{count} events, {status.state}"
+
+
+def _task_id(event: Any) -> str:
+    task_id: str = event.id if isinstance(event, Task) else event.task_id
+    return task_id
 
 
 def _until_paused(items: Any) -> Iterator[Any]:

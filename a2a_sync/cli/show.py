@@ -73,6 +73,7 @@ class Transcript:
         match event:
             case Task():
                 self._print_state(event.status)
+                self._forget_artifacts_without(event)
                 self._print_artifacts(event)
             case TaskStatusUpdateEvent():
                 self._print_state(event.status)
@@ -131,6 +132,14 @@ class Transcript:
             self.end_line()
             print_status(f"artifact {artifact.name or artifact.artifact_id} is replaced", dim=True)
         self._current = ""
+
+    def _forget_artifacts_without(self, task: Task) -> None:
+        """Forget the artifacts that this snapshot does not have: an agent can send ever new ones."""
+        for artifact_id in self._printed.keys() - {artifact.artifact_id for artifact in task.artifacts}:
+            del self._printed[artifact_id]
+            self._parts.pop(artifact_id, None)
+            if artifact_id == self._current:
+                self._current = ""
 
     def _print_artifacts(self, task: Task) -> None:
         for artifact in task.artifacts:

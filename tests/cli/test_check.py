@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import Result
 from werkzeug.test import run_wsgi_app
-from werkzeug.wrappers import Response
+from werkzeug.wrappers import Request, Response
 
 from a2a_sync import A2AApp, Agent, AgentHost, AgentSkill
 from a2a_sync.auth import BearerAuth
@@ -127,6 +129,43 @@ def test_a_fault_is_found_and_is_exit_code_1(run: Run, fault: Any, found: tuple[
         result = run("check", url, "--json", "--timeout", "5")
     assert found in failures(result)
     assert result.exit_code == 1
+
+
+def streaming(number: int) -> Callable[[Any], Any]:
+    """Middleware that answers each streamed send over JSON-RPC with as many snapshots of a megabyte, each with another artifact."""
+
+    def wrap(inner: Any) -> Any:
+        def app(environ: Any, start_response: Any) -> Any:
+            body = Request(environ).get_data()
+            environ["wsgi.input"] = io.BytesIO(body)
+            if b'"SendStreamingMessage"' not in body:
+                return inner(environ, start_response)
+            return Response(events(json.loads(body)["id"]), mimetype="text/event-stream")(environ, start_response)
+
+        return app
+
+    def events(request_id: Any) -> Iterator[str]:
+        task: dict[str, Any] = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}
+        for one in range(number):
+            task["artifacts"] = [{"artifactId": str(one), "parts": [{"text": "x" * 1_000_000}]}]
+            yield f"data: {json.dumps({'jsonrpc': '2.0', 'id': request_id, 'result': {'task': task}})}\n\n"
+        task["status"]["state"] = "TASK_STATE_COMPLETED"
+        yield f"data: {json.dumps({'jsonrpc': '2.0', 'id': request_id, 'result': {'task': task}})}\n\n"
+
+    return wrap
+
+
+def test_a_long_stream_of_large_events_is_checked_without_keeping_them(run: Run) -> None:
+    app = A2AApp(Parrot(), protocol_versions=["1.0"], protocol_bindings=["JSONRPC"])
+    with served(app, streaming(60)) as url:
+        tracemalloc.start()
+        try:
+            result = run("check", url, "--json")
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert {one["check"]: one["detail"] for one in lines(result)}["stream"] == "61 events, completed"
+    assert most < 40_000_000
 
 
 def test_a_junit_report_has_a_suite_for_each_interface(run: Run, tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 
 import pytest
 
 from a2a_sync import (
     Artifact,
     DataPart,
+    FilePart,
     Message,
     Role,
     Task,
@@ -80,3 +82,28 @@ def test_character_references_of_markdown_change_no_terminal(monkeypatch: pytest
 
     assert "txt." in output.getvalue()
     assert not UNSAFE.search(output.getvalue())
+
+
+def test_artifacts_that_a_snapshot_no_longer_has_are_not_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    transcript = Transcript()
+    tracemalloc.start()
+    try:
+        for number in range(50):
+            file = FilePart(raw=bytes(1_000_000), filename="zeros")
+            artifact = Artifact(artifact_id=str(number), parts=(file, TextPart(".")))
+            transcript.show_event(Task(id="t", status=TaskStatus(state=TaskState.WORKING), artifacts=(artifact,)))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    transcript.end_line()
+    assert kept < 5_000_000
+    assert capsys.readouterr().out.count(".") == 50
+
+
+def test_an_artifact_that_a_snapshot_left_out_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    transcript = Transcript()
+    transcript.show_event(event("It is "))
+    transcript.show_event(Task(id="t", status=TaskStatus(state=TaskState.WORKING)))
+    transcript.show_event(event("5", append=True))
+    transcript.end_line()
+    assert capsys.readouterr().out == "It is \n5\n"
