@@ -36,7 +36,7 @@ from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller
 from a2a_sync.errors import TaskNotFoundError
 from a2a_sync.jsontext import dumps
 from a2a_sync.lifecycle import LogEvent
-from a2a_sync.operations import Principal, RunRequest
+from a2a_sync.operations import Principal, RunRequest, quota_owner
 from a2a_sync.stores.base import (
     MEMORY,
     STATE,
@@ -153,6 +153,15 @@ class RequestContext:
     def tenant(self) -> str:
         """The tenant of the call, or ``""``."""
         return self._run.request.tenant
+
+    @property
+    def owner_id(self) -> str:
+        """The owner of the task: the id of `user`, or what ``A2AApp(owner=…)`` returned for the call; ``""`` without either.
+
+        An owner that was returned as a string follows the character U+001E, so it never equals the id of a caller. For data about
+        an owner that is kept elsewhere, such as the user of an agent framework; it is unique within a tenant.
+        """
+        return quota_owner(self._run.owner.id)
 
     @property
     def key(self) -> str:

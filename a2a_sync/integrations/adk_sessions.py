@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from a2a_sync.agent.executor import RequestContext
 from a2a_sync.integrations.bridge import Remember, Turn
+from a2a_sync.operations import NAMED_MARK
 
 try:
     from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -93,9 +94,15 @@ class Sessions:
 
 
 def user_id(context: RequestContext) -> str:
-    """The user of the ADK's sessions: the authenticated caller, or one for each conversation; by tenant."""
-    user = context.user.id if context.user is not None else "_".join(("A2A", "USER", context.context_id))
-    return f"{quote(context.tenant, safe='')}/{user}" if context.tenant or "/" in user else user
+    """The user of the ADK's sessions: the owner of the task, as of the memory, or one for each conversation; by tenant.
+
+    No two of tenants, callers and owners that ``owner=`` names are one user: a quoted tenant contains neither ``/`` nor ``@``.
+    """
+    tenant, owner = quote(context.tenant, safe=""), context.owner_id
+    if owner.startswith(NAMED_MARK):
+        return f"{tenant}@owner/{owner.removeprefix(NAMED_MARK)}"
+    user = owner or "_".join(("A2A", "USER", context.context_id))
+    return f"{tenant}/{user}" if tenant or "/" in user else user
 
 
 def _good(session: Any, known: dict[str, Any]) -> list[Any]:

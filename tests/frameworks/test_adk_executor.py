@@ -20,7 +20,7 @@ from google.adk.tools import LongRunningFunctionTool
 from google.genai import types
 
 from a2a_sync import A2AApp, Client, DataPart, FilePart, Message, Role, TaskState, TextPart
-from a2a_sync.auth import BearerAuth
+from a2a_sync.auth import BearerAuth, Principal
 from a2a_sync.integrations.adk import (
     ADKExecutor,
     terminal_state,
@@ -268,6 +268,42 @@ def test_a_caller_without_a_name_has_a_user_for_each_conversation(serve: Any) ->
     client.send("x", context_id="c")
     client.send("x", context_id="c", tenant="t")
     assert [user for user, _, _ in agent.seen] == ["A2A_USER_c", "t/A2A_USER_c"]
+
+
+def test_callers_that_are_one_owner_share_a_session() -> None:
+    agent = Remembers(name="counts", seen=[])
+    auth = BearerAuth(lambda token: token)
+    with (
+        A2AApp(ADKExecutor(runner_of(agent)), auth=auth, owner=lambda call: "team") as app,
+        client_of(app, "wsgi", auth="ada") as ada,
+        client_of(app, "wsgi", auth="bob") as bob,
+    ):
+        assert [client.send("x", context_id="c").text for client in (ada, bob, ada)] == ["1", "2", "3"]
+    assert {user for user, _, _ in agent.seen} == {"@owner/team"}
+
+
+def test_one_callers_owners_are_users_of_their_own() -> None:
+    agent = Remembers(name="counts", seen=[])
+    auth = BearerAuth(lambda token: Principal(id="gateway", claims={"user": token}))
+    with (
+        A2AApp(
+            ADKExecutor(runner_of(agent)), auth=auth, owner=lambda call: call.context.principal.claims["user"]
+        ) as app,
+        client_of(app, "wsgi", auth="ada") as ada,
+        client_of(app, "wsgi", auth="bob") as bob,
+    ):
+        assert [client.send("x", context_id="c").text for client in (ada, bob, ada)] == ["1", "1", "2"]
+    assert {user for user, _, _ in agent.seen} == {"@owner/ada", "@owner/bob"}
+
+
+def test_a_caller_answers_the_question_of_another_one_of_the_same_owner() -> None:
+    auth = BearerAuth(lambda token: token)
+    with (
+        A2AApp(ADKExecutor(runner_of(asking())), auth=auth, owner=lambda call: "team") as app,
+        client_of(app, "wsgi", auth="ada") as ada,
+        client_of(app, "wsgi", auth="bob") as bob,
+    ):
+        assert bob.send("red", task_id=ada.send("what?").task.id).text == "It is red."
 
 
 # -- long-running tools and credentials ---------------------------------------------------------------------------------

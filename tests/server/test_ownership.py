@@ -369,3 +369,21 @@ def test_an_owner_that_the_app_names_is_not_the_caller_of_that_name() -> None:
         app.close(0)
 
     assert seen.error["code"] == TaskNotFoundError.jsonrpc_code
+
+
+@pytest.mark.parametrize(
+    ("named", "owner_id"),
+    [("team", "\x1eteam"), (Principal(id="bob"), "bob"), (None, "ada")],
+    ids=["a string", "a principal", "the caller itself"],
+)
+def test_a_handler_sees_the_owner_of_its_task(named: Any, owner_id: str) -> None:
+    agent = Agent("shows")
+
+    @agent.message
+    def answer(message: Any, context: Any) -> Any:
+        return {"owner": context.owner_id}
+
+    with A2AApp(agent, auth=BearerAuth({"ada": "ada"}), owner=lambda call: named) as app:
+        data = Peer(app).call("SendMessage", message(), headers={"Authorization": "Bearer ada"})
+    (part,) = data.result["task"]["artifacts"][0]["parts"]
+    assert part["data"] == {"owner": owner_id}
