@@ -12,7 +12,8 @@ class Timeout:
     """Limits of a client, in seconds; None is no limit.
 
     Parameters:
-        connect: until the connection is established (for each address of the host), and for each step of sending a request.
+        connect: until the name of the host is resolved and one of its addresses has accepted the connection, and for each step of
+            sending a request.
         read: until the response begins, and then between two reads. Servers send a keepalive on idle streams (this library
             every 15 s), so a longer silence means that the server is gone.
         total: for a whole call.

@@ -185,13 +185,13 @@ class HttpTransport:
 
         Raises:
             UnsafeURLError: the guard refuses the URL or an address.
-            OSError: the host has no address.
+            OSError: the host has no address, or was not resolved within the limit for connecting.
         """
         if self.url_guard is None:
             return None
         self.url_guard.check(url)
         host, port = urls.parse(url).origin[1:]
-        return [address.sockaddr for address in self.url_guard.addresses(host, port)]
+        return [address.sockaddr for address in self.url_guard.addresses(host, port, self.timeout.connect)]
 
     def credentials(self, url: str, deadline: Deadline) -> dict[str, str]:
         """The headers of a request to `url`, of the origin that the user named, which contain credentials.

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from a2a_sync import urls
 from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.gevent import let_greenlets_run, original, patched
-from a2a_sync.outbound.urlguard import Address, URLGuard
+from a2a_sync.outbound.resolver import Address, look_up
+from a2a_sync.outbound.urlguard import URLGuard
 
 if TYPE_CHECKING:
     import urllib3
@@ -87,8 +88,7 @@ class Outbound:
             url: the URL, which the guard checks.
             headers: headers of the request.
             body: the body; None for none.
-            timeout: seconds, once each for connecting, for sending and for the whole response. Resolving a name is bounded by
-                the resolver of the system.
+            timeout: seconds, once each for connecting, with the lookup of the name, for sending, and for the whole response.
             max_bytes: bytes of the response's body; a longer one is cut. With its headers and everything around it a response
                 has 2 MiB at most.
 
@@ -186,7 +186,7 @@ def pool_classes(mixin: type[GuardedConnection], **attributes: Any) -> dict[str,
 class GuardedConnection:
     """Mixin for connections of urllib3: they connect only to addresses that `guard` allows; without one, to any.
 
-    `timeout` is the limit for connecting, in seconds; all addresses of the host share it.
+    `timeout` is the limit for connecting, in seconds; the resolver and all addresses of the host share it.
     """
 
     guard: URLGuard | None = None
@@ -219,15 +219,17 @@ class GuardedConnection:
         return sock
 
     def _open_socket(self) -> socket.socket:
-        if self.guard is None:
-            plain: socket.socket = super()._new_conn()  # type: ignore[misc]
-            return plain
         from urllib3 import exceptions as u3
 
         until = math.inf if self.timeout is None else time.monotonic() + self.timeout
+        # The addresses that a guard judges are the ones connected to: the name is not looked up a second time.
+        resolve = look_up if self.guard is None else self.guard.addresses
         try:
-            # The addresses that are judged are the ones connected to: the name is not looked up a second time.
-            return _connect(self.guard.addresses(self._dns_host, self.port), until, self.socket_options or ())
+            addresses = resolve(self._dns_host.strip("[]"), self.port, self.timeout)
+            sock = _connect(addresses, until, self.socket_options or ())
+            # As urllib3: it is the limit for each step of sending too.
+            sock.settimeout(self.timeout)
+            return sock
         except TimeoutError as error:
             raise u3.ConnectTimeoutError(self, "the connection was not established in time") from error
         except OSError as error:

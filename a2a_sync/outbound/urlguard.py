@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import copy
 import ipaddress
-import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from a2a_sync import urls
 from a2a_sync.errors import UnsafeURLError
+from a2a_sync.outbound.resolver import Address, Resolver, look_up
 
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
-#: As `socket.getaddrinfo`.
-Resolver: TypeAlias = Callable[..., Iterable[tuple[Any, Any, int, str, Any]]]
 
 _MAX_LENGTH = 2048
 #: How an operator can allow a private host.
@@ -56,15 +54,6 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _6TO4 = ipaddress.IPv6Network("2002::/16")
 #: The middle of an interface id that contains an IPv4 address (ISATAP, RFC 5214).
 _ISATAP = (0x00005EFE, 0x02005EFE)
-
-
-class Address(NamedTuple):
-    """An address to connect to: the arguments of `socket.socket` and `socket.socket.connect`."""
-
-    family: int
-    kind: int
-    protocol: int
-    sockaddr: Any
 
 
 class URLGuard:
@@ -124,25 +113,22 @@ class URLGuard:
         other._trusted = self._trusted | {urls.parse(url).origin[1:] for url in named}
         return other
 
-    def addresses(self, host: str, port: int) -> list[Address]:
-        """Resolve `host`: the addresses to which a connection may be made. Blocks as long as the resolver does.
+    def addresses(self, host: str, port: int, timeout: float | None = None) -> list[Address]:
+        """Resolve `host`: the addresses to which a connection may be made. Blocks for at most `timeout` seconds, if it is given.
 
         Raises:
             UnsafeURLError: the host or one of its addresses may not be called.
-            OSError: the host has no address.
+            OSError: the host has no address, or its name was not resolved in time (`TimeoutError`).
         """
         trusted = (host.strip("[]").lower(), port) in self._trusted
         if not trusted:
             self._check_port(port)
         host = _normalize(host)
         anywhere = not trusted and self._check_host(host)
-        found = (self._resolve or socket.getaddrinfo)(host, port, 0, socket.SOCK_STREAM)
-        addresses = [Address(family, kind, protocol, sockaddr) for family, kind, protocol, _, sockaddr in found]
+        addresses = look_up(host, port, timeout, self._resolve)
         for address in () if trusted else addresses:
             # One private address among public ones is the sign of an attack.
             self._check_address(_parse_address(address.sockaddr[0]), named=anywhere)
-        if not addresses:
-            raise OSError("the host has no address")
         return addresses
 
     def _check_port(self, port: int) -> None:
