@@ -28,7 +28,8 @@ _MAX_WHOLE = 2.0**53
 def reader(descriptor: Any) -> Read:
     """The function that makes JSON of messages of this type. It raises as ``MessageToDict`` does."""
     if descriptor.full_name.startswith("google."):
-        return _DATA.get(descriptor.full_name, MessageToDict)
+        known: Read = _DATA.get(descriptor.full_name, MessageToDict)
+        return known
     fields: dict[Any, tuple[str, Read]] = {}
 
     def read(message: Any) -> dict[str, Any]:

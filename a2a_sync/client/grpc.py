@@ -107,7 +107,7 @@ class GrpcEndpoint(WireEndpoint):
             data, sent = (
                 self._channel(out.error_context)
                 .unary_unary(out.method.path)
-                .with_call(out.data, timeout=limit.left, metadata=tuple(metadata.items()))
+                .with_call(out.data, timeout=limit.left, metadata=_pairs(metadata))
             )
         except grpc.RpcError as error:
             failed = self._error(error, out.error_context, out.deadline)
@@ -131,7 +131,7 @@ class GrpcEndpoint(WireEndpoint):
 
     def _open_stream(self, out: _Outgoing, metadata: Mapping[str, str]) -> GrpcEventStream:
         messages = self._channel(out.error_context).unary_stream(out.method.path)(
-            out.data, timeout=out.deadline.left, metadata=((protobuf.EVENT_NUMBERS, "1"), *metadata.items())
+            out.data, timeout=out.deadline.left, metadata=((protobuf.EVENT_NUMBERS, "1"), *_pairs(metadata))
         )
         to_error = partial(self._error, error_context=out.error_context, deadline=out.deadline)
         stream = GrpcEventStream(messages, self._codec, self._http, out.error_context, to_error)
@@ -300,6 +300,11 @@ class GrpcEventStream:
         """Cancel the call at once, even while another thread waits for an event. The task continues."""
         self._closed = True
         self.messages.cancel()
+
+
+def _pairs(metadata: Mapping[str, str]) -> tuple[tuple[str, str | bytes], ...]:
+    """The metadata of a call as gRPC takes it: the values of names that end in ``-bin`` are bytes."""
+    return tuple((name, value.encode() if name.endswith("-bin") else value) for name, value in metadata.items())
 
 
 def _note_headers(call: AnyCall, metadata: Any) -> None:

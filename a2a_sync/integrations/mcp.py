@@ -94,7 +94,13 @@ def mcp_server(client: Client, *, name: str = "", security: Any = None, **sendin
         logger.warning("the card of %s has %s skills; the first %s are tools", card.name, len(card.skills), _MAX_TOOLS)
     names: set[str] = set()
     for skill in skills or [None]:
-        tool = AgentTool(client, skill, **sending)
+        try:
+            tool = AgentTool(client, skill, **sending)
+        except KeyError:
+            logger.warning(
+                "the card of %s has changed while its skills became tools; left out skill %s", card.name, skill
+            )
+            continue
         tool_name = tool.name
         if tool_name in names:
             # Ids may differ in what names do not have; the SDK would omit the second tool.

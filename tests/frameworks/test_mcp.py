@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -251,6 +252,17 @@ def test_the_tools_of_a_card_with_very_many_skills_are_bounded() -> None:
         server = mcp_server(client)
     tools = asyncio.run(server.list_tools())
     assert [tool.name for tool in (tools[0], tools[-1])] == ["many_s0", "many_s999"]
+
+
+def test_a_skill_that_the_card_no_longer_has_is_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent("Shop", skills={"buy": "Buys something", "sell": "Sells something"})
+    agent.message(lambda message, context: "done")
+    with A2AApp(agent) as app, Client(app) as client:
+        first = client.card()
+        cards = [first, *[replace(first, skills=first.skills[1:])] * 2]
+        monkeypatch.setattr(client, "card", lambda: cards.pop(0))
+        server = mcp_server(client)
+    assert [tool.name for tool in asyncio.run(server.list_tools())] == ["shop_sell"]
 
 
 def test_an_answer_of_very_many_parts_is_one_text() -> None:

@@ -66,6 +66,16 @@ def test_a_client_sends_its_key_as_the_card_asks() -> None:
         assert client.send("hi").text == "worker: hi"
 
 
+def test_a_key_in_a_header_that_grpc_keeps_for_bytes_is_sent() -> None:
+    app = A2AApp(Worker(), auth=ApiKeyAuth({"k": "ada"}, header="X-Key-Bin"))
+    with serving(app), Client(app.agent_card("http://agent.test/"), prefer=["GRPC"], auth={"apiKey": "k"}) as client:
+        # Servers of this library accept no credentials of bytes.
+        with pytest.raises(UnauthenticatedError):
+            client.send("hi")
+        with pytest.raises(UnauthenticatedError), client.stream("hi") as stream:
+            list(stream)
+
+
 def test_credentials_stay_on_the_origin_that_was_named() -> None:
     app = A2AApp(Worker(), auth=BearerAuth({"known": "ada"}))
     with serving(app) as server, socket_server(app) as url:
