@@ -10,10 +10,12 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from a2a_sync.concurrency.background import start_thread
 from a2a_sync.concurrency.fork import renew_per_process
+from a2a_sync.concurrency.gevent import on_native_thread, original
 
 #: As `socket.getaddrinfo`.
 Resolver: TypeAlias = Callable[..., Iterable[tuple[Any, Any, int, str, Any]]]
@@ -93,13 +95,13 @@ _lookups: Final = _Lookups()
 
 
 def look_up(host: str, port: int, timeout: float | None = None, resolve: Resolver | None = None) -> list[Address]:
-    """The addresses of `host`, by `resolve` or `socket.getaddrinfo`. Blocks for at most `timeout` seconds, if it is given.
+    """The addresses of `host`, by `resolve` or the resolver of the system. Blocks for at most `timeout` seconds, if it is given.
 
     Raises:
         TimeoutError: the resolver did not return in time. It goes on, in the background.
         OSError: the resolver failed, or the host has no address.
     """
-    resolve = resolve or socket.getaddrinfo
+    resolve = resolve or _system
     if timeout is None or _is_address(host):
         found = list(resolve(host, port, 0, socket.SOCK_STREAM))
     else:
@@ -107,6 +109,12 @@ def look_up(host: str, port: int, timeout: float | None = None, resolve: Resolve
     if not found:
         raise OSError("the host has no address")
     return [Address(family, kind, protocol, sockaddr) for family, kind, protocol, _, sockaddr in found]
+
+
+def _system(host: str, *arguments: Any) -> Any:
+    """The resolver of the system. Under gevent it is called on a real thread, because gevent's own has ten for the process."""
+    look = partial(original("socket", "getaddrinfo"), host, *arguments)
+    return look() if _is_address(host) else on_native_thread(look)
 
 
 def _is_address(host: str) -> bool:

@@ -96,8 +96,13 @@ def test_an_error_of_the_resolver_is_raised_and_not_kept() -> None:
     assert look_up("agent.example.com", 80, 30, resolve)
 
 
+def test_the_system_resolves_names_and_addresses() -> None:
+    for host in ("localhost", "127.0.0.1"):
+        assert "127.0.0.1" in {address.sockaddr[0] for address in look_up(host, 80, 30)}
+
+
 def test_the_limits_of_a_client_include_the_resolver(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    monkeypatch.setattr(resolver, "_system", slow)
     began = time.monotonic()
     with Client("http://agent.example.com", timeout=0.2, retry=None) as client, pytest.raises(TransportTimeoutError):
         client.card()
@@ -115,7 +120,7 @@ def test_the_addresses_of_a_host_share_the_limit_of_a_client(monkeypatch: pytest
             filling.setblocking(False)
             filling.connect_ex(full.getsockname())
         address = (socket.AF_INET, socket.SOCK_STREAM, 6, "", full.getsockname())
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [address] * 100)
+        monkeypatch.setattr(resolver, "_system", lambda *_: [address] * 100)
         began = time.monotonic()
         with Client("http://agent.example.com", timeout=1, retry=None) as client, pytest.raises(TransportTimeoutError):
             client.card()
