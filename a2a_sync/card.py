@@ -524,8 +524,10 @@ def _items(path: str, values: Sequence[Any], rule: Callable[[str, Any], _Found],
 
 
 def _unique(path: str, values: Sequence[Any], said: str, member: str = "") -> _Found:
+    # By what they look like, because a value of a wrong type may have no hash; a search of the list for each would be quadratic.
+    known: dict[str, int] = {}
     for index, value in enumerate(values):
-        first = values.index(value)
+        first = known.setdefault(repr(value), index)
         if first != index:
             shown = f"{value!r} " if isinstance(value, str) else ""
             yield FieldViolation(f"{path}[{index}]{member}", f"{shown}{said} {path}[{first}]")

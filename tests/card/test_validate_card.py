@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -147,6 +148,34 @@ def test_all_errors_are_reported_together() -> None:
     card = replace(CARD, name="", skills=[replace(SKILL, id="", tags=()), SKILL, SKILL])
 
     assert list(wrong(card)) == ["name", "skills[0].id", "skills[0].tags", "skills[2].id"]
+
+
+def test_a_card_with_very_many_members_is_checked_in_proportion() -> None:
+    """Each was looked for in the list: 20,000 interfaces took 24 seconds."""
+    many = range(20_000)
+    capabilities = c.AgentCapabilities(extensions=tuple(c.AgentExtension(uri=f"urn:{number}") for number in many))
+    card = replace(
+        CARD,
+        capabilities=capabilities,
+        supported_interfaces=[*(replace(HERE, url=f"https://agent.test/{number}") for number in many), HERE, HERE],
+        skills=[*(replace(SKILL, id=str(number)) for number in many), replace(SKILL, id="7")],
+    )
+    begun = time.thread_time()
+    assert wrong(card) == {
+        "supported_interfaces[20001]": "is there already, as supported_interfaces[20000]",
+        "skills[20000].id": "'7' is the id of skills[7]",
+    }
+    assert time.thread_time() - begun < 4
+
+
+def test_values_that_have_no_hash_are_compared_too() -> None:
+    listed = [replace(HERE, tenant=[]), {"url": "x"}, {"url": "x"}]  # type: ignore[arg-type]
+    found = wrong(replace(CARD, supported_interfaces=listed[:2]))  # type: ignore[arg-type]
+    assert found == {"supported_interfaces[1]": "must be of type AgentInterface, not dict"}
+    with pytest.raises(
+        InvalidCardError, match=r"supported_interfaces\[2\]: is there already, as supported_interfaces\[1\]"
+    ):
+        validate_card(replace(CARD, supported_interfaces=listed))  # type: ignore[arg-type]
 
 
 def test_what_may_be_absent_may_still_not_be_wrong() -> None:
