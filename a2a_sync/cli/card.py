@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
 from a2a_sync import AgentCard
 from a2a_sync.cli.options import Connection, agent_command, json_option
 from a2a_sync.cli.text import clean_line, print_json, rich_console
+
+#: Skills, interfaces and examples of a skill that are printed; --json prints all.
+_MAX_SKILLS, _MAX_LISTED = 200, 50
 
 
 @agent_command("card http://127.0.0.1:8000")
@@ -47,8 +50,9 @@ def _rows(card: AgentCard) -> Iterator[tuple[str, str]]:
     yield "description", card.description
     if card.provider is not None:
         yield "provider", f"{card.provider.organization} {card.provider.url}"
-    for interface in card.supported_interfaces:
+    for interface in card.supported_interfaces[:_MAX_LISTED]:
         yield "interface", f"{interface.url} ({interface.protocol_binding}, protocol {interface.protocol_version})"
+    yield from _more(card.supported_interfaces, _MAX_LISTED)
     able = {
         "streaming": card.capabilities.streaming,
         "push notifications": card.capabilities.push_notifications,
@@ -59,7 +63,14 @@ def _rows(card: AgentCard) -> Iterator[tuple[str, str]]:
     yield "gives", ", ".join(card.default_output_modes)
     if card.security_schemes:
         yield "security", ", ".join(card.security_schemes)
-    for skill in card.skills:
+    for skill in card.skills[:_MAX_SKILLS]:
         yield "skill", f"{skill.name} ({skill.id}): {skill.description}"
-        for example in skill.examples:
+        for example in skill.examples[:_MAX_LISTED]:
             yield "", f"e.g. {example}"
+        yield from _more(skill.examples, _MAX_LISTED)
+    yield from _more(card.skills, _MAX_SKILLS)
+
+
+def _more(listed: Sequence[object], printed: int) -> Iterator[tuple[str, str]]:
+    if len(listed) > printed:
+        yield "", f"… {len(listed) - printed} more, see --json"

@@ -23,7 +23,7 @@ from a2a_sync.cli.checks import (
 )
 from a2a_sync.cli.options import Connection, agent_command
 from a2a_sync.cli.text import clean_line, print_json, print_status
-from a2a_sync.client.cards import fetch_card
+from a2a_sync.client.cards import MAX_CARD_BYTES, fetch_card
 from a2a_sync.client.deadlines import Deadline
 from a2a_sync.client.request import ErrorContext
 from a2a_sync.display import clean
@@ -32,6 +32,8 @@ from a2a_sync.display import clean
 _XML_UNSAFE = re.compile("[\ufffe\uffff]")
 #: Seconds for each call, if --timeout is not given.
 _TIMEOUT = 60.0
+#: Kinds of interfaces of a card that are checked.
+_MAX_INTERFACES = 50
 _COLORS = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.SKIPPED: None}
 
 
@@ -71,17 +73,24 @@ def run_checks(connection: Connection, text: str) -> Iterator[CheckResult]:
         context, deadline = ErrorContext("card", http.agent), Deadline.after(timeout)
         headers = {"Accept": "application/json", VERSION: "1.0"}
         card, _ = fetch_card(
-            lambda url: http.get(url, headers=headers, error_context=context, deadline=deadline), http.home
+            lambda url: http.get(
+                url, headers=headers, error_context=context, deadline=deadline, max_bytes=MAX_CARD_BYTES
+            ),
+            http.home,
         )
     for one in CARD_CHECKS:
         yield run_check(one, card)
-    for binding, version, url, reason in interfaces(card):
+    listed = list(interfaces(card))
+    for binding, version, url, reason in listed[:_MAX_INTERFACES]:
         if reason:
             # A name of the card, which is printed and written as it is.
             name = clean_line(f"{binding} {version}", 60)
             yield CheckResult("interface", "the interface is called", "", name, Outcome.SKIPPED, f"{url}: {reason}", 0)
         else:
             yield from _check_interface(connection, binding, version, url, text, timeout)
+    if len(listed) > _MAX_INTERFACES:
+        more = f"{len(listed) - _MAX_INTERFACES} more of the card"
+        yield CheckResult("interface", "the interface is called", "", "", Outcome.SKIPPED, more, 0)
 
 
 def _check_interface(

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 #: Bytes of the request with which the limit of bodies is tried, and the depth of that for nesting.
 LARGE_BODY = 2 * 1024 * 1024
 DEPTH = 20_000
+#: Broken rules of a card that are printed.
+_MAX_VIOLATIONS = 100
 #: Events of a stream that are read at most.
 MAX_EVENTS = 100_000
 
@@ -265,7 +267,10 @@ def card_rules(card: AgentCard) -> None:
     try:
         validate_card(card)
     except e.InvalidCardError as error:
-        raise CheckFailed("; ".join(f"{member} {problem}" for member, problem in error.violations)) from None
+        listed = [f"{member} {problem}" for member, problem in error.violations[:_MAX_VIOLATIONS]]
+        if len(error.violations) > len(listed):
+            listed.append(f"… {len(error.violations) - len(listed)} more")
+        raise CheckFailed("; ".join(listed)) from None
 
 
 @_check("card.interfaces", "the card lists an interface that can be called", v1="8.3.1", into=CARD_CHECKS)

@@ -195,6 +195,30 @@ def test_each_check_has_a_section_and_a_name_of_its_own() -> None:
     assert all(check.v1 for check in CHECKS)
 
 
+def test_of_very_many_broken_rules_and_interfaces_the_first_are_reported(run: Run, tmp_path: Path) -> None:
+    with A2AApp(Parrot(), url="http://127.0.0.1:9/") as app:
+        card = app.agent_card().to_dict()
+    card["skills"] = [{"id": str(number), "name": "", "description": "d", "tags": ["t"]} for number in range(1000)]
+    card["supportedInterfaces"] = [
+        {"url": "http://127.0.0.1:9/", "protocolBinding": f"urn:{number}", "protocolVersion": "1.0"}
+        for number in range(1000)
+    ]
+    with answers({"/.well-known/agent-card.json": card}) as url:
+        result = run("check", url, "--json", "--junit", str(tmp_path / "report.xml"))
+    rules, *others = map(json.loads, result.stdout.splitlines())
+    assert rules["detail"].count("is required") == 100
+    assert rules["detail"].endswith("; … 900 more")
+    skipped = [one for one in others if one["check"] == "interface"]
+    assert len(skipped) == 51
+    assert skipped[-1]["detail"] == "950 more of the card"
+
+
+def test_a_card_that_no_client_reads_is_not_checked(run: Run) -> None:
+    with answers({"/.well-known/agent-card.json": {"name": "x" * 5_000_000}}) as url:
+        result = run("check", url)
+    assert (result.exit_code, "larger than 4194304 bytes" in result.stderr) == (3, True)
+
+
 def test_names_of_a_card_do_not_reach_the_terminal_as_they_are(run: Run, tmp_path: Path) -> None:
     with A2AApp(Parrot(), url="http://127.0.0.1:9/") as app:
         card = app.agent_card().to_dict()

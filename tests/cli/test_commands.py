@@ -16,6 +16,7 @@ from a2a_sync import Client, Task
 from a2a_sync.cli import main
 from a2a_sync.codec import by_version
 from tests.cli.agents import HOSTILE
+from tests.cli.test_agents import answers
 from tests.client.peer import peer, results, status, streams, task
 
 Run = Callable[..., Result]
@@ -241,6 +242,23 @@ def test_a_card_is_shown(run: Run, url: str) -> None:
     assert "actor 0.1.0" in result.stdout
     assert f"{url}/ (JSONRPC, protocol 1.0)" in result.stdout
     assert json.loads(run("card", url, "--json").stdout)["name"] == "actor"
+
+
+def test_of_a_card_with_very_many_members_the_first_are_printed(run: Run) -> None:
+    interface = {"url": "http://agent.test/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    skill = {"id": "s", "name": "S", "description": "d", "tags": ["t"], "examples": ["one"] * 60}
+    card = {"name": "many", "description": "d", "version": "1", "supportedInterfaces": [interface] * 70}
+    card |= {"skills": [skill] * 1000}
+    with answers({"/.well-known/agent-card.json": card}) as url:
+        lines = run("card", url).stdout.splitlines()
+        assert len(json.loads(run("card", url, "--json").stdout)["skills"]) == 1000
+    assert sum(line.startswith("skill") for line in lines) == 200
+    assert sum(line.startswith("interface") for line in lines) == 50
+    assert [line.split("… ")[1] for line in lines if "…" in line] == [
+        "20 more, see --json",
+        *["10 more, see --json"] * 200,
+        "800 more, see --json",
+    ]
 
 
 def test_the_extended_card_is_shown_where_there_is_one(run: Run, url: str, direct_url: str) -> None:
