@@ -7,19 +7,28 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from a2a_sync.card import AgentCard, validate_card
-from a2a_sync.errors import InvalidCardError
+from a2a_sync.console.markup import clean, cut
+from a2a_sync.errors import FieldViolation, InvalidCardError
 
 if TYPE_CHECKING:
     from a2a_sync.console.remote import RemoteAgent
 
+#: Characters of the name of an agent, which each page has several times.
+_MAX_NAME = 200
 
-def card_violations(card: AgentCard) -> list[str]:
+
+def card_name(card: AgentCard) -> str:
+    """The name of an agent as pages show it."""
+    return cut(clean(card.name), _MAX_NAME)
+
+
+def card_violations(card: AgentCard) -> tuple[FieldViolation, ...]:
     """The rules that a card breaks."""
     try:
         validate_card(card)
     except InvalidCardError as error:
-        return [f"{one.field}: {one.description}" for one in error.violations]
-    return []
+        return error.violations
+    return ()
 
 
 def signature_state(card: AgentCard, remote: RemoteAgent | None) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from a2a_sync.card import (
@@ -31,6 +32,8 @@ _TOKEN = {"secret": "Token"}  # nosec B105
 _PASSWORD = {"user": "User", "secret": "Password"}  # nosec B105
 _CLIENT = {"token_url": "Token URL", "user": "Client id", "secret": "Client secret"}  # nosec B105
 
+#: Forms of a page, and the characters of a scheme's name, which its form sends back.
+_MAX_FORMS, _MAX_NAME = 50, 200
 
 CERTIFICATE_FORM = CredentialForm(
     "Client certificate", {}, "Renew it in the file of --cert, or start the console with --cert FILE."
@@ -38,8 +41,9 @@ CERTIFICATE_FORM = CredentialForm(
 
 
 def credential_forms(card: AgentCard) -> list[CredentialForm]:
-    """The forms for the schemes that `card` declares; where it declares none, one for a token and one for a password."""
-    forms = [form for name, scheme in card.security_schemes.items() for form in _forms(name, scheme)]
+    """The forms for the schemes that `card` declares, as many as a page shows; for none, one for a token and one for a password."""
+    schemes = ((name, scheme) for name, scheme in card.security_schemes.items() if len(name) <= _MAX_NAME)
+    forms = list(islice((form for name, scheme in schemes for form in _forms(name, scheme)), _MAX_FORMS))
     return forms or [CredentialForm("", _TOKEN, "Sent as a bearer token."), CredentialForm("", _PASSWORD)]
 
 

@@ -102,9 +102,22 @@ def _unrendered(text: str) -> Markup:
     return Markup("<pre>{}</pre>").format(clean(cut(text)))
 
 
-def cut(text: str) -> str:
+def cut(text: str, most: int = MAX_SHOWN) -> str:
     """The beginning of a text that is too long for a page."""
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}\n… {len(text) - MAX_SHOWN} characters more"
+    return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most} characters more"
+
+
+class PageText:
+    """The texts of one page, up to `MAX_SHOWN` characters together."""
+
+    def __init__(self) -> None:
+        self._left = MAX_SHOWN
+
+    def __call__(self, text: str) -> str:
+        """The text, or what is left for it."""
+        shown = cut(text, self._left)
+        self._left = max(0, self._left - len(text))
+        return shown
 
 
 class PageMarkdown:

@@ -41,16 +41,16 @@ from a2a_sync.console.access import (
     refusal,
     without_cookies,
 )
-from a2a_sync.console.cardview import card_violations, describe_scheme, signature_state
+from a2a_sync.console.cardview import card_name, card_violations, describe_scheme, signature_state
 from a2a_sync.console.files import file_headers, file_name, shown_type
 from a2a_sync.console.frames import LINK, REMOTE, frame_row
 from a2a_sync.console.live import LogStream, log_rows
-from a2a_sync.console.markup import PageMarkdown, as_tree, clean, cut, is_link
+from a2a_sync.console.markup import MAX_SHOWN, PageMarkdown, PageText, as_tree, clean, cut, is_link
 from a2a_sync.console.operate import MINUTES, Explanation, explain, read_state
 from a2a_sync.console.record import ROWS, Record, find_part, read_record, row_of
 from a2a_sync.console.snippets import Commands, Credential, credentials_for
-from a2a_sync.console.tasks import PERIODS, Filters, Page, Row, list_all, list_own, owner_with
-from a2a_sync.console.values import PageValues, content_of
+from a2a_sync.console.tasks import PAGE, PERIODS, Filters, Page, Row, list_all, list_own, owner_with
+from a2a_sync.console.values import PageValues, content_of, indent_json
 from a2a_sync.errors import (
     A2AError,
     AgentError,
@@ -319,6 +319,7 @@ class Pages:
             operates=operates,
             current=values.pop("current", ""),
             markdown=PageMarkdown(),
+            text=PageText(),
             values=PageValues(),
             **values,
         )
@@ -385,11 +386,15 @@ class Pages:
             current=place.name,
             place=place,
             card=card,
+            card_name=card_name(card),
             violations=card_violations(card) if place.remote is None or place.remote.reachable else [],
             remote=place.remote,
             forms=[] if place.remote is None else place.remote.forms(),
             signature=signature_state(card, place.remote),
-            card_json=json.dumps(by_version("1.0").dump(card), indent=2, ensure_ascii=False),
+            # The indents of values that are nested deeply are much longer than the card.
+            card_json=indent_json(
+                json.dumps(by_version("1.0").dump(card), ensure_ascii=False).encode(errors="replace"), MAX_SHOWN
+            ),
             recent=recent,
         )
 
@@ -466,7 +471,7 @@ class Pages:
             more=rows[-1]["n"] if rows and rows[-1]["n"] < record.version else None,
             follows=not rows or rows[-1]["n"] >= record.version,
             mine=place.owner == place.own,
-            card_name=card.name,
+            card_name=card_name(card),
             remote=place.remote,
             remote_ids=remote_ids,
             forms=[] if place.remote is None or not place.remote.is_unsent(task_id) else place.remote.forms(),
@@ -523,7 +528,8 @@ class Pages:
             listed = place.remote.list_tasks(context_id=filters.context, status=filters.states, token=token)
         except A2AError as error:
             return None, f"The agent lists no tasks: {error}"
-        return Page([Row(task.id, task.state, task.context_id) for task in listed.tasks], listed.next_page_token), ""
+        rows = [Row(task.id, task.state, task.context_id) for task in listed.tasks[:PAGE]]
+        return Page(rows, listed.next_page_token, excess=len(listed.tasks) - len(rows)), ""
 
     def _start(self, place: Place, message: Message) -> str:
         """Send a message to the tasks of this process; returns the id of its task."""
@@ -618,7 +624,7 @@ class Pages:
             explanation=self._explanation(place, record),
             place=place,
             task_url=f"{place.base}/t/{quote(task_id, safe='')}",
-            card_name=card.name,
+            card_name=card_name(card),
         )
         task = record.task
         body: dict[str, Any] = {"version": record.version, "state": str(task.state), "terminal": task.state.terminal}
@@ -760,7 +766,7 @@ def agent_labels(agents: Mapping[str, A2AApp]) -> dict[str, AgentLabel]:
     remotes: dict[str, RemoteAgent | None] = {name: getattr(app, "remote", None) for name, app in agents.items()}
     names = {
         # An agent elsewhere that answers slowly delays its own pages only.
-        name: clean((app.agent_card() if (remote := remotes[name]) is None else remote.known_card()).name)
+        name: card_name(app.agent_card() if (remote := remotes[name]) is None else remote.known_card())
         for name, app in agents.items()
     }
     folded = Counter(name.casefold() for name in names.values())

@@ -22,6 +22,7 @@ from a2a_sync.client.retry import RETRY_OBSERVER, describe
 from a2a_sync.console.forms import CERTIFICATE_FORM, CredentialForm, credential_forms, credentials_of
 from a2a_sync.console.frames import LINK, REMOTE, FrameLog
 from a2a_sync.console.snippets import Credential
+from a2a_sync.console.tasks import PAGE
 from a2a_sync.errors import (
     A2AError,
     CardAuthError,
@@ -59,6 +60,8 @@ _CARD_TIMEOUT, _CARD_PAUSE = 5.0, 5.0
 #: How long a cancel waits for the agent, in seconds: less than the limit of cancel handlers here.
 _CANCEL_TIMEOUT = 8.0
 _MAX_UNSENT = 1000
+#: The largest task that is kept here, and so the largest answer of an agent; and a page of a list, whose tasks come without artifacts.
+_MAX_TASK_BYTES, _MAX_LIST_BYTES = 32 * 1024 * 1024, 4 * 1024 * 1024
 
 _current: ContextVar[str] = ContextVar("a2a_console_task", default="")
 
@@ -89,7 +92,11 @@ class RemoteAgent:
         self._make_client()
 
     def _make_client(self) -> None:
-        self.client: Client = Client(self._target, trace=self._trace, **self._options)
+        self.client: Client = Client(
+            self._target, trace=self._trace, max_response_bytes=_MAX_TASK_BYTES, **self._options
+        )
+        # An agent may send any number of tasks for a page, each of which takes many times its bytes in memory.
+        self._lists = Client(self._target, max_response_bytes=_MAX_LIST_BYTES, **self._options)
 
     def _trace(self, frame: Frame) -> None:
         task_id = _current.get()
@@ -282,10 +289,10 @@ class RemoteAgent:
 
     def list_tasks(self, *, context_id: str = "", status: TaskState | None = None, token: str = "") -> Any:
         """A page of the tasks that the agent lists. Raises as `Client.list_tasks`."""
-        return self.client.list_tasks(
+        return self._lists.list_tasks(
             context_id=context_id,
             status=status,
-            page_size=50,
+            page_size=PAGE,
             page_token=token,
             history_length=0,
             timeout=_CARD_TIMEOUT,
@@ -413,7 +420,7 @@ class RemoteApp(A2AApp):
         super().__init__(
             self.remote,
             card=card,
-            limits=Limits(max_body_bytes=48 * 1024 * 1024),
+            limits=Limits(max_body_bytes=48 * 1024 * 1024, max_task_bytes=_MAX_TASK_BYTES),
             owner_quota=OwnerQuota(max_stored_bytes=64 * 1024 * 1024),
         )
 

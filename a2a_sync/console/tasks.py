@@ -59,6 +59,8 @@ class Page:
     counts: dict[str, int] = field(default_factory=dict)
     #: Not all tasks were searched: the next page continues.
     partial: bool = False
+    #: Tasks that an agent elsewhere sent beyond the size of a page; they are not shown.
+    excess: int = 0
 
 
 def list_all(app: A2AApp, filters: Filters, before: str) -> Page:

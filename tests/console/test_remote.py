@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import reduce
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +21,16 @@ from werkzeug.test import Client as Browser
 
 from a2a_sync import A2AApp, Agent, AgentSkill, Client, Failed, InputRequired, Limits, Message, RequestContext, Retry
 from a2a_sync.auth import ApiKeyAuth, BasicAuth, BearerAuth
-from a2a_sync.card import AgentCard, AgentCardSignature
+from a2a_sync.card import (
+    AgentCapabilities,
+    AgentCard,
+    AgentCardSignature,
+    AgentExtension,
+    AgentInterface,
+    AgentProvider,
+    APIKeySecurityScheme,
+    HTTPAuthSecurityScheme,
+)
 from a2a_sync.client import Frame
 from a2a_sync.console.cardview import signature_state
 from a2a_sync.console.frames import LINK, FrameLog, frame_row
@@ -335,6 +346,120 @@ def test_tasks_that_the_agent_lists_are_opened_here(open_console: Any, remote: R
         eventually(lambda: console.local.get_task(here).artifacts, "the first piece")
         remote.go.set()
         assert console.wait(here, TaskState.COMPLETED).artifacts[0].text == "one two"
+
+
+def list_of(tasks: list[dict[str, Any]]) -> A2AApp:
+    """An agent that answers each call with a list of these tasks."""
+    app = A2AApp(Remote())
+
+    def respond(environ: Any, start_response: Any) -> list[bytes]:
+        start_response("200 OK", [("Content-Type", "application/json")])
+        if environ["REQUEST_METHOD"] == "GET":
+            return [json.dumps(app.agent_card(f"http://{environ['HTTP_HOST']}/").to_dict()).encode()]
+        asked = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        page = {"tasks": tasks, "nextPageToken": "", "pageSize": 50, "totalSize": len(tasks)}
+        return [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": page}).encode()]
+
+    app.wsgi_app = respond  # type: ignore[method-assign]
+    return app
+
+
+def test_of_a_list_that_is_longer_than_a_page_its_beginning_is_shown(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[..., str]
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    tasks = [{"id": f"task-{number}", "status": {"state": "TASK_STATE_WORKING"}} for number in range(300)]
+    tasks[1]["id"] = "x" * 2000
+    console = Console(serve(list_of(tasks)))
+    page = console.browser.get(f"/console/tasks?agent={console.name}&at=agent").text
+    assert page.count('name="id"') == 49
+    assert 'value="task-49"' in page
+    assert "task-50" not in page
+    assert "250 of them are not shown" in page
+    assert "x" * 100 not in page
+    console.site.close(1.0)
+
+
+def test_a_list_of_many_megabytes_is_not_read(monkeypatch: pytest.MonkeyPatch, serve: Callable[..., str]) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    tasks = [{"id": "x" * 5_000_000, "status": {"state": "TASK_STATE_WORKING"}}]
+    console = Console(serve(list_of(tasks)))
+    page = console.browser.get(f"/console/tasks?agent={console.name}&at=agent").text
+    assert "The agent lists no tasks: the answer is larger than 4194304 bytes" in page
+    assert console.app.remote.client._max_response_bytes == console.app.limits.max_task_bytes
+    console.site.close(1.0)
+
+
+@pytest.fixture
+def page_of(monkeypatch: pytest.MonkeyPatch, open_console: Any) -> Callable[[AgentCard], str]:
+    """The page of an agent that has a card."""
+    console = open_console()
+
+    def read(card: AgentCard) -> str:
+        monkeypatch.setattr(console.app.remote.client, "card", lambda **_: card)
+        return console.page()
+
+    return read
+
+
+MANY = range(1000)
+CARD = AgentCard(name="n", description="d", version="1")
+
+
+def test_the_page_of_a_card_shows_the_beginning_of_each_list(page_of: Callable[[AgentCard], str]) -> None:
+    texts = [f"text {number}" for number in MANY]
+    skills = [AgentSkill(id=str(number), name="", description="", tags=texts, examples=texts) for number in MANY]
+    interfaces = [
+        AgentInterface(url=f"http://host-{number}.test/", protocol_binding="JSONRPC", protocol_version="1.0")
+        for number in MANY
+    ]
+    extensions = tuple(AgentExtension(uri=f"urn:extension:{number}") for number in MANY)
+    card = replace(
+        CARD,
+        skills=skills,
+        supported_interfaces=interfaces,
+        default_input_modes=[f"in/{number}" for number in MANY],
+        default_output_modes=[f"out/{number}" for number in MANY],
+        capabilities=AgentCapabilities(extensions=extensions),
+        security_schemes={f"scheme-{number}": HTTPAuthSecurityScheme(scheme="bearer") for number in MANY},
+    )
+    page = page_of(card)
+    shown = page[: page.index("Card as JSON")]
+    assert "the card breaks 2000 rules" in shown
+    assert "… 1900 more" in shown
+    assert shown.count('<article class="card skill">') == 200
+    assert "… 800 more" in shown
+    assert shown.count("… 950 more") == 200 * 2 + 6
+    for begin in ("http://host-", "urn:extension:", "in/", "out/", "<dd>scheme-"):
+        assert f"{begin}49" in shown
+        assert f"{begin}50" not in shown
+    assert shown.count('name="scheme"') == 50
+    assert len(page) < 3_000_000
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        replace(CARD, name="'" * 3_000_000),
+        replace(CARD, description="'" * 3_000_000),
+        replace(CARD, default_input_modes=["'" * 3_000_000]),
+        replace(CARD, documentation_url="http://" + "'" * 3_000_000),
+        replace(CARD, provider=AgentProvider(organization="'" * 1_500_000, url="http://" + "'" * 1_500_000)),
+        replace(CARD, security_schemes={"'" * 3_000_000: HTTPAuthSecurityScheme(scheme="bearer")}),
+        replace(CARD, security_schemes={"k": APIKeySecurityScheme(location="header", name="'" * 3_000_000)}),
+        replace(
+            CARD,
+            capabilities=AgentCapabilities(
+                extensions=(
+                    AgentExtension(uri="u", params={"x": [reduce(lambda one, _: [one], MANY[:80], 7)] * 20_000}),
+                )
+            ),
+        ),
+    ],
+    ids=["name", "description", "modes", "documentation", "provider", "scheme", "key", "nested"],
+)
+def test_the_page_of_a_card_with_long_texts_is_bounded(page_of: Callable[[AgentCard], str], card: AgentCard) -> None:
+    assert len(page_of(card)) < 8_000_000
 
 
 def test_a_task_with_very_many_messages_of_its_user_is_opened_in_proportion() -> None:
