@@ -12,7 +12,6 @@ import contextlib
 import io
 import itertools
 import math
-import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
@@ -241,10 +240,10 @@ class Body(io.RawIOBase):
         self._arrived = asyncio.Event()
         self._stalled = False
         self._received_at = time.monotonic()
-        self._pieces: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._unread = 0
         self._may_receive = asyncio.Event()
-        self._left = b""
+        self._changed = threading.Condition(threading.Lock())
+        #: One buffer: by itself, a piece of two bytes would take more than fifty. Hypercorn passes each frame on by itself.
+        self._unread = bytearray()
         self._ended = False
 
     # -- on the loop --
@@ -252,13 +251,13 @@ class Body(io.RawIOBase):
     async def feed(self, data: bytes, *, last: bool) -> None:
         """Append received bytes; wait while too many bytes of the body are unread."""
         self._received_at = time.monotonic()
-        if data:
-            self._unread += len(data)
-            self._pieces.put(data)
-            _incomplete.grow(self, len(data))
+        with self._changed:
+            self._unread += data
+            self._changed.notify()
+        _incomplete.grow(self, len(data))
         if last:
             self.end()
-        elif self._unread > self._ahead:
+        elif len(self._unread) > self._ahead:
             self._arrived.set()
             self._may_receive.clear()
             await self._may_receive.wait()
@@ -266,12 +265,14 @@ class Body(io.RawIOBase):
     def end(self) -> None:
         """Mark the body as ended: it is complete, or the client has disconnected."""
         _incomplete.remove(self)
-        self._pieces.put(None)
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
         self._arrived.set()
 
     def count(self) -> None:
         """Count its bytes among those of incomplete bodies until its `end`."""
-        _incomplete.add(self, self._unread)
+        _incomplete.add(self, len(self._unread))
 
     async def wait(self) -> None:
         """Wait until a thread should read the body: it has arrived, or is as large as it may be before; or it stalls."""
@@ -285,14 +286,10 @@ class Body(io.RawIOBase):
 
     def give_up(self) -> None:
         """Let the next read fail, as of a client that stalls."""
-        self._stalled = True
-        self._pieces.put(b"")  # wakes its thread
+        with self._changed:
+            self._stalled = True
+            self._changed.notify()
         self._arrived.set()
-
-    def _was_read(self, size: int) -> None:
-        self._unread -= size
-        if self._unread <= self._ahead:
-            self._may_receive.set()
 
     # -- on the thread --
 
@@ -305,27 +302,18 @@ class Body(io.RawIOBase):
         Raises:
             OSError: the client has sent nothing for too long, or the body takes too long as a whole.
         """
-        if not self._left:
-            self._more()
-        data, self._left = self._left[: len(buffer)], self._left[len(buffer) :]
-        buffer[: len(data)] = data
-        return len(data)
-
-    def _more(self) -> None:
-        if self._ended:
-            return
-        try:
-            if self._stalled:
-                raise queue.Empty
-            piece = self._pieces.get(timeout=max(0.0, min(self._idle_timeout, self._until - time.monotonic())))
-            if piece == b"":
-                raise queue.Empty
-        except queue.Empty:
-            raise OSError("the client sends no body, or too slowly") from None
-        self._ended = piece is None
-        self._left = piece or b""
-        if piece:
-            self._loop.call_soon_threadsafe(self._was_read, len(piece))
+        left = min(self._idle_timeout, self._until - time.monotonic())
+        with self._changed:
+            self._changed.wait_for(lambda: self._unread or self._ended or self._stalled, max(0.0, left))
+            if self._stalled or not (self._unread or self._ended):
+                raise OSError("the client sends no body, or too slowly")
+            before, size = len(self._unread), min(len(buffer), len(self._unread))
+            with memoryview(self._unread) as view, view[:size] as part:
+                buffer[:size] = part
+            del self._unread[:size]
+        if before > self._ahead >= before - size:
+            self._loop.call_soon_threadsafe(self._may_receive.set)
+        return size
 
 
 class _IncompleteBodies:

@@ -7,6 +7,7 @@ import contextvars
 import json
 import logging
 import threading
+import tracemalloc
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
@@ -455,6 +456,23 @@ def test_incomplete_bodies_are_bounded_together(
         return sent
 
     assert run(main())[1:] == [0, 0]
+
+
+def test_a_body_in_tiny_pieces_takes_no_more_memory_than_its_bytes() -> None:
+    """As under Hypercorn, which passes on every frame of HTTP/2 by itself."""
+
+    async def main() -> int:
+        body = asgi_bridge.Body(asyncio.get_running_loop(), TIMEOUT, ahead=1_000_000)
+        tracemalloc.start()
+        for number in range(50_000):
+            await body.feed(b"%05d" % number, last=False)
+        used, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        await body.feed(b"", last=True)
+        assert body.read() == b"".join(b"%05d" % number for number in range(50_000))
+        return used
+
+    assert run(main()) < 500_000
 
 
 @pytest.mark.parametrize("method", ["POST", "HEAD", "OPTIONS", "GET"])
