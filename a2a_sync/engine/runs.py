@@ -44,7 +44,7 @@ from a2a_sync.stores.base import (
     TaskStore,
 )
 from a2a_sync.telemetry.logs import get_logger
-from a2a_sync.types import Message, Metadata, TaskState
+from a2a_sync.types import Message, Metadata, Task, TaskState
 
 logger: Final = get_logger(__name__)
 
@@ -396,8 +396,8 @@ class RunManager(Component):
 
     # -- ending from outside --
 
-    def cancel(self, owner: Owner, task_id: str, metadata: Metadata, principal: Principal | None = None) -> None:
-        """Make the task `canceled` and stop its run, unless the agent refuses.
+    def cancel(self, owner: Owner, task_id: str, metadata: Metadata, principal: Principal | None = None) -> Task:
+        """Make the task `canceled` and stop its run, unless the agent refuses. Returns the task without its messages and artifacts.
 
         Raises:
             TaskNotFoundError, StoreError: from the store.
@@ -409,14 +409,14 @@ class RunManager(Component):
         # The code of a run whose task waits or has ended may still be about to return.
         run = next((run for run in self._runs_of(task_id) if run.started is not None and not run.over), None)
         self._cancels.call_handler(self._executor_of(owner), owner, task_id, metadata, principal, run)
-        request = RunRequest(message=empty_message(task_id, head.context_id))
+        event = status_event(RunRequest(message=empty_message(task_id, head.context_id)), TaskState.CANCELED)
         try:
-            self._interrupt(owner, head, [status_event(request, TaskState.CANCELED)])
+            self._interrupt(owner, head, [event])
         except TaskEnded:
-            if run is not None and run.state is TaskState.CANCELED:
-                # The agent has cancelled it itself, because its cancel handler was called.
-                return
-            raise _not_cancelable(task_id, self._store.head(owner, task_id).status.state) from None
+            # Or the agent has cancelled it itself, because its cancel handler was called.
+            if run is None or run.state is not TaskState.CANCELED:
+                raise _not_cancelable(task_id, self._store.head(owner, task_id).status.state) from None
+        return Task(id=task_id, context_id=head.context_id, status=event.status, metadata=head.metadata)
 
     def _interrupt(self, owner: Owner, head: TaskHead, events: Sequence[LogEvent]) -> None:
         """End a task from outside: store, publish, then stop its run."""

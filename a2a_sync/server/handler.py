@@ -25,6 +25,7 @@ from a2a_sync.errors import (
     InvalidParamsError,
     MethodNotFoundError,
     OverloadedError,
+    TaskNotFoundError,
     UnsupportedOperationError,
 )
 from a2a_sync.operations import (
@@ -500,8 +501,12 @@ class RequestHandler:
     def _cancel_task(self, request: CancelTaskRequest, context: CallContext) -> Steps[Task]:
         """CancelTask (spec 3.1.5): the task is `canceled` when this returns, even if its run has not ended yet."""
         owner = _owner(request.tenant, context)
-        self._runs.cancel(owner, request.id, request.metadata, context.principal)
-        return (yield from self._load(owner, request.id, None, context))
+        canceled = self._runs.cancel(owner, request.id, request.metadata, context.principal)
+        try:
+            return (yield from self._load(owner, request.id, None, context))
+        except TaskNotFoundError:
+            # Where the quota of its owner is full, a concurrent send evicts a task that has just ended.
+            return canceled
 
     # -- shared --
 

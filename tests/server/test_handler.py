@@ -27,6 +27,7 @@ from a2a_sync.errors import (
 from a2a_sync.lifecycle import Fold
 from a2a_sync.operations import Principal
 from a2a_sync.server.handler import RequestHandler
+from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.types import (
     Artifact,
     CancelTaskRequest,
@@ -42,7 +43,7 @@ from a2a_sync.types import (
     TaskStatusUpdateEvent,
     TextPart,
 )
-from tests.engine import STORES, TIMEOUT, Background, Gate, collect, eventually, serving, serving_over, texts
+from tests.engine import STORES, TIMEOUT, Background, Gate, Served, collect, eventually, serving, serving_over, texts
 
 S = TaskState
 
@@ -816,6 +817,25 @@ def test_a_cancelled_task_is_returned_as_it_is_then(serve):
     task = served.cancel(served.send("ask").id)
     assert (task.state, texts(task.history)) == (S.CANCELED, ["user: ask", "agent: and then?"])
     assert served.get(task.id) == task
+
+
+def test_a_cancelled_task_that_a_concurrent_send_evicts_is_returned_without_what_was_said(monkeypatch):
+    served = Served(echo, store=MemoryStore(max_tasks=1))
+    task = served.send("ask")
+    interrupt = served.store.interrupt
+
+    def evicted(*arguments):
+        entries = interrupt(*arguments)
+        served.send("another")
+        return entries
+
+    monkeypatch.setattr(served.store, "interrupt", evicted)
+    canceled = served.cancel(task.id)
+    assert (canceled.id, canceled.context_id, canceled.state) == (task.id, task.context_id, S.CANCELED)
+    assert canceled.history == ()
+    with pytest.raises(TaskNotFoundError):
+        served.get(task.id)
+    served.close()
 
 
 def test_what_a_blocking_send_returns_is_what_the_store_has(serve):
