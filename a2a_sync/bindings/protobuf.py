@@ -285,7 +285,7 @@ def to_json(message: Any) -> Any:
     """
     try:
         return reader(message.DESCRIPTOR)(message)
-    except (JSONFormatError, ValueError, TypeError, RecursionError) as error:
+    except (JSONFormatError, ProtobufError, ValueError, TypeError, RecursionError) as error:
         raise InvalidRequestError(f"not a valid {message.DESCRIPTOR.name}") from error
 
 

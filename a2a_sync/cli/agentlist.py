@@ -58,9 +58,10 @@ def listing_lines(agents: list[ListedAgent]) -> Iterator[str]:
     """One line of text for each agent."""
     names = [clean_line(agent.name, 60) for agent in agents]
     addresses = [clean_line(agent.url, 200) for agent in agents]
+    widths = max(map(len, names), default=0), max(map(len, addresses), default=0)
     for name, url, agent in zip(names, addresses, agents, strict=True):
         what = clean_line(agent.card.description, 100) if agent.card is not None else ""
-        yield f"{name:<{max(map(len, names))}}  {url:<{max(map(len, addresses))}}  {what}".rstrip()
+        yield f"{name:<{widths[0]}}  {url:<{widths[1]}}  {what}".rstrip()
 
 
 def _listed(page: Page) -> list[ListedAgent] | str:

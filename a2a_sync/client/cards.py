@@ -40,6 +40,8 @@ VerifyCard: TypeAlias = Callable[[dict[str, Any]], AgentCard]
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 #: The size of a card, in bytes. A registry reads the cards of many agents, and parsing a larger one would delay all threads.
 MAX_CARD_BYTES = 4 * 1024 * 1024
+#: Further interfaces that a call is sent to, where the first one cannot be connected to.
+_MAX_FALLBACKS = 4
 #: Seconds for which a card is used at least, whatever its server says.
 MIN_CARD_AGE = 1.0
 #: Seconds for which refreshing a card may delay a call.
@@ -327,7 +329,8 @@ def usable_interfaces(card: AgentCard, interface_filter: InterfaceFilter) -> lis
 def fallback_interfaces(first: AgentInterface, others: Iterable[AgentInterface]) -> list[AgentInterface]:
     """Those of `others` that may be called when `first` cannot be connected to.
 
-    They are on another origin, have the same protocol version and tenant, and are not less secure.
+    They are on another origin, have the same protocol version and tenant, and are not less secure. Four at most: each may take the
+    limit for connecting, and a card may list thousands.
     """
     home = urls.parse(first.url).origin
     same = protocol_version_of(first), first.tenant
@@ -337,7 +340,7 @@ def fallback_interfaces(first: AgentInterface, others: Iterable[AgentInterface])
         secure = origin[0] == "https" or home[0] != "https"
         if secure and origin != home and (protocol_version_of(other), other.tenant) == same:
             found.append(other)
-    return found
+    return found[:_MAX_FALLBACKS]
 
 
 def protocol_version_of(interface: AgentInterface) -> str:

@@ -7,7 +7,7 @@ the next address of an agent when one cannot be connected to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from a2a_sync import urls
@@ -242,6 +242,7 @@ class FailoverEndpoint:
     def __call__(self, call: Call[RequestT, ResultT]) -> ResultT:
         first: TransportError | None = None
         count, begin = len(self._endpoints), self._first
+        deadline, opening = Deadline.after(call.context.timeout), Deadline.after(call.context.opening)
         for index in ((begin + step) % count for step in range(count)):
             try:
                 result = self._endpoints[index](call)
@@ -250,6 +251,7 @@ class FailoverEndpoint:
                     raise
                 logger.warning("%s cannot be reached: %s", error.agent, error.message)
                 first = first or error
+                call = replace(call, context=replace(call.context, timeout=deadline.left, opening=opening.left))
                 continue
             self._first = index
             return result

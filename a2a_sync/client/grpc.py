@@ -105,7 +105,7 @@ class GrpcEndpoint(WireEndpoint):
         failed: Exception
         try:
             data, sent = (
-                self._channel(out.error_context)
+                self._channel(out)
                 .unary_unary(out.method.path)
                 .with_call(out.data, timeout=limit.left, metadata=_pairs(metadata))
             )
@@ -130,7 +130,7 @@ class GrpcEndpoint(WireEndpoint):
         return self._load_result(out.call, value, out.error_context)
 
     def _open_stream(self, out: _Outgoing, metadata: Mapping[str, str]) -> GrpcEventStream:
-        messages = self._channel(out.error_context).unary_stream(out.method.path)(
+        messages = self._channel(out).unary_stream(out.method.path)(
             out.data, timeout=out.deadline.left, metadata=((protobuf.EVENT_NUMBERS, "1"), *_pairs(metadata))
         )
         to_error = partial(self._error, error_context=out.error_context, deadline=out.deadline)
@@ -146,13 +146,13 @@ class GrpcEndpoint(WireEndpoint):
 
     # -- the channel --
 
-    def _channel(self, error_context: ErrorContext) -> Any:
-        return self._http.channel(self._origin, partial(self._connect, error_context))
+    def _channel(self, out: _Outgoing) -> Any:
+        return self._http.channel(self._origin, partial(self._connect, out))
 
-    def _connect(self, error_context: ErrorContext) -> Any:
+    def _connect(self, out: _Outgoing) -> Any:
         """A channel, which connects with its first call."""
         options = self._channel_options()
-        target = self._check_addresses(options, error_context)
+        target = self._check_addresses(options, out)
         if self._origin[0] == "http":
             return grpc.insecure_channel(target, tuple(options.items()))
         return grpc.secure_channel(target, self._tls(), tuple(options.items()))
@@ -167,13 +167,13 @@ class GrpcEndpoint(WireEndpoint):
             options["grpc.min_reconnect_backoff_ms"] = int(timeout.connect * 1000)
         return options
 
-    def _check_addresses(self, options: dict[str, Any], error_context: ErrorContext) -> str:
+    def _check_addresses(self, options: dict[str, Any], out: _Outgoing) -> str:
         """The target of a channel. With a guard it lists addresses, and `options` get the name of the host."""
         scheme, host, port = self._origin
         try:
-            checked = self._http.addresses(self._url)
+            checked = self._http.addresses(self._url, min(out.deadline, out.opening))
         except (UnsafeURLError, OSError) as error:
-            raise ConnectError(f"could not connect: the host {error}", **error_context.fields("connect")) from None
+            raise ConnectError(f"could not connect: the host {error}", **out.error_context.fields("connect")) from None
         if checked is None:
             return f"dns:///{_with_port(host, port)}"
         options["grpc.default_authority"] = host if port == _PORTS[scheme] else _with_port(host, port)

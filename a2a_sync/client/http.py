@@ -180,18 +180,19 @@ class HttpTransport:
         """There are credentials, in whatever form."""
         return self.auth is not None
 
-    def addresses(self, url: str) -> list[Any] | None:
+    def addresses(self, url: str, deadline: Deadline) -> list[Any] | None:
         """The socket addresses of `url`, checked by the guard of the client; None without a guard.
 
         Raises:
             UnsafeURLError: the guard refuses the URL or an address.
-            OSError: the host has no address, or was not resolved within the limit for connecting.
+            OSError: the host has no address, or was not resolved within the limit for connecting, or until `deadline`.
         """
         if self.url_guard is None:
             return None
         self.url_guard.check(url)
         host, port = urls.parse(url).origin[1:]
-        return [address.sockaddr for address in self.url_guard.addresses(host, port, self.timeout.connect)]
+        limit = min(deadline, Deadline.after(self.timeout.connect))
+        return [address.sockaddr for address in self.url_guard.addresses(host, port, limit.left)]
 
     def credentials(self, url: str, deadline: Deadline) -> dict[str, str]:
         """The headers of a request to `url`, of the origin that the user named, which contain credentials.
@@ -214,7 +215,11 @@ class HttpTransport:
         Those that were used last are kept. Another one is closed as soon as no call uses it.
         """
         with self._lock:
-            channel = self._channels.pop(origin, None) or make()
+            known = self._channels.get(origin)
+        # Not under the lock: it may resolve a name.
+        made = make() if known is None else known
+        with self._lock:
+            channel = self._channels.pop(origin, made)
             self._channels[origin] = channel
             if len(self._channels) > _MAX_CHANNELS:
                 # Each card of an agent may name another address. Closing the channel would end the streams on it.

@@ -87,6 +87,9 @@ class IncomingRequest:
             if at < 0:
                 self.head_too_large = self.complete = len(self.data) > MAX_HEAD_BYTES
                 return
+            if at > MAX_HEAD_BYTES:
+                self.head_too_large = self.complete = True
+                return
             self._read_head(at + 4)
         if not self.complete:
             self._find_end()

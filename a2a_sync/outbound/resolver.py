@@ -54,7 +54,7 @@ class _Lookup:
 
     def result(self, timeout: float | None) -> list[Any]:
         if not self._ended.wait(timeout):
-            raise TimeoutError("the name of the host was not resolved in time")
+            raise TimeoutError("was not resolved in time")
         if self._error is not None:
             raise self._error
         return self._found

@@ -64,6 +64,8 @@ _SAFE_IN_PATH = "/%:@!$&'()*+,;="
 _DEFERRED_AFTER = 0.1
 #: The longest URL, in characters, that is accepted as an app's own address; cards repeat it for every interface.
 _MAX_ADDRESS_LENGTH = 1024
+#: The longest ``Accept`` that is read, in characters: Werkzeug needs a microsecond for each, also without credentials.
+_MAX_ACCEPT_LENGTH = 2048
 _ORIGIN = re.compile(r"[^:/?#]+://[^/?#]*")
 #: A body up to this size is read of a refused request too: closing the connection earlier would lose the response.
 _SMALL_BODY = 64 * 1024
@@ -157,8 +159,10 @@ class Exchange:
     def accepted(self) -> dict[str, float]:
         """The media ranges of ``Accept``, in lower case and without parameters, and their qualities (0: refused).
 
-        Empty where the header is missing or malformed: any media type is accepted then.
+        Empty where the header is missing, malformed or longer than 2,048 characters: any media type is accepted then.
         """
+        if len(self.headers.get("accept", "")) > _MAX_ACCEPT_LENGTH:
+            return {}
         ranges = self.request.accept_mimetypes
         return {value.partition(";")[0].strip().lower(): quality for value, quality in ranges}
 

@@ -8,7 +8,7 @@ import pytest
 
 grpc = pytest.importorskip("grpc", reason="needs the extra grpc, which `make test` installs")
 
-from google.protobuf import json_format, struct_pb2  # noqa: E402
+from google.protobuf import any_pb2, json_format, struct_pb2  # noqa: E402
 from google.rpc import error_details_pb2, status_pb2  # noqa: E402
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
@@ -167,6 +167,12 @@ def test_a_code_without_details_names_the_error() -> None:
     assert isinstance(protobuf.decode_status("NOT_FOUND", "no", None, V10), errors.TaskNotFoundError)
     assert isinstance(protobuf.decode_status("INVALID_ARGUMENT", "no", b"\xff", V10), InvalidParamsError)
     assert type(protobuf.decode_status("DATA_LOSS", "no", None, V10)) is AgentError
+    corrupt = status_pb2.Status(
+        details=[any_pb2.Any(type_url="type.googleapis.com/google.rpc.ErrorInfo", value=b"\xff")]
+    )
+    assert isinstance(
+        protobuf.decode_status("NOT_FOUND", "no", corrupt.SerializeToString(), V10), errors.TaskNotFoundError
+    )
 
 
 def test_texts_of_0_3_begin_with_the_name_of_the_error() -> None:

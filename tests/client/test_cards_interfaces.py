@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,9 +14,11 @@ import pytest
 from a2a_sync import A2AApp, Agent, AgentCard, Client
 from a2a_sync.card import AgentInterface
 from a2a_sync.client.cards import InterfaceFilter, fallback_interfaces, usable_interfaces
+from a2a_sync.client.endpoint import FailoverEndpoint
 from a2a_sync.errors import ConnectError, TransportTimeoutError, UnsupportedOperationError, VersionNotSupportedError
-from a2a_sync.operations import Call, Endpoint
+from a2a_sync.operations import GET_TASK, Call, CallContext, Endpoint
 from a2a_sync.testing import wsgi_session
+from a2a_sync.types import GetTaskRequest
 from tests.client.peer import Peer, peer, results, task
 
 OFFERS = (
@@ -166,6 +170,26 @@ def test_where_none_takes_a_connection_the_first_one_s_error_is_raised(dead: str
     with Client(card, retry=None) as client, pytest.raises(ConnectError) as caught:
         client.get_task("t-1")
     assert caught.value.agent == dead
+
+
+def test_all_addresses_share_the_time_limits_of_a_call() -> None:
+    seen: list[tuple[float | None, float | None]] = []
+
+    def refuse(call: Call) -> Any:
+        seen.append((call.context.timeout, call.context.opening))
+        threading.Event().wait(0.05)
+        raise ConnectError("no", phase="connect", agent="a")
+
+    call = Call(GET_TASK, GetTaskRequest(id="t"), CallContext(timeout=10.0, opening=5.0))
+    with pytest.raises(ConnectError):
+        FailoverEndpoint([refuse] * 3)(call)
+    assert seen[0] == (10.0, 5.0)
+    assert all(later[at] < sooner[at] - 0.04 for sooner, later in pairwise(seen) for at in (0, 1))  # type: ignore[operator]
+
+
+def test_few_of_very_many_addresses_are_called() -> None:
+    others = [interface(f"http://b.test:{port}/") for port in range(1, 1001)]
+    assert fallback_interfaces(interface("http://a.test/"), others) == others[:4]
 
 
 # -- what comes with an answer ------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import shutil
 import socket
 import struct
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +22,11 @@ grpc = pytest.importorskip("grpc", reason="needs the extra grpc, which `make tes
 
 from google.rpc import status_pb2  # noqa: E402
 
-from a2a_sync import A2AApp, Agent, Client, Limits, RequestContext  # noqa: E402
+from a2a_sync import A2AApp, Agent, Client, Limits, RequestContext, URLGuard  # noqa: E402
 from a2a_sync import types as t  # noqa: E402
 from a2a_sync.auth import BearerAuth  # noqa: E402
 from a2a_sync.bindings import protobuf  # noqa: E402
-from a2a_sync.errors import ConnectError, InvalidRequestError, MalformedResponseError  # noqa: E402
+from a2a_sync.errors import ConnectError, InvalidRequestError, MalformedResponseError, TransportError  # noqa: E402
 from a2a_sync.grpc import GRPCServer, arrivals, threads  # noqa: E402
 from a2a_sync.operations import OPERATIONS, AnyCall, Interceptor, interceptor  # noqa: E402
 from a2a_sync.server import responses  # noqa: E402
@@ -324,6 +325,38 @@ def test_a_compressed_answer_that_becomes_very_large_is_malformed() -> None:
     finally:
         hostile.stop(0).wait(10)
     assert len(calls) == 1
+
+
+def test_a_name_that_is_not_resolved_delays_only_calls_that_need_it() -> None:
+    # It was resolved under a lock, so twelve calls with a limit of 3 seconds took up to 24.
+    release, asked = threading.Event(), threading.Event()
+
+    def resolve(*_: Any) -> Any:
+        asked.set()
+        release.wait(60)
+        return []
+
+    guard = URLGuard(resolve=resolve)
+    with Client("grpc://slow.example.com:50051", url_guard=guard, timeout=0.5, retry=None) as client:
+        failed: list[float] = []
+
+        def call() -> None:
+            began = time.monotonic()
+            with pytest.raises(TransportError):
+                client.get_task("t")
+            failed.append(time.monotonic() - began)
+
+        try:
+            threads = [threading.Thread(target=call, daemon=True) for _ in range(12)]
+            for thread in threads:
+                thread.start()
+            assert asked.wait(30)
+            for thread in threads:
+                thread.join(60)
+        finally:
+            release.set()
+    assert len(failed) == 12
+    assert max(failed) < 5
 
 
 def test_a_call_that_ends_well_without_a_message_is_malformed() -> None:

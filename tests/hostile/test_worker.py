@@ -239,6 +239,14 @@ def test_a_worker_out_of_file_descriptors_continues(kind: str) -> None:
         assert pid_of_worker(server) == worker, server.log
 
 
+def test_a_head_is_too_large_wherever_its_end_arrives() -> None:
+    incoming = IncomingRequest(1_000_000)
+    incoming.feed(b"GET / HTTP/1.1\r\nX: " + b"a" * 60_000)
+    incoming.feed(b"a" * 60_000 + b"\r\n\r\n")
+    assert incoming.head_too_large
+    assert incoming.complete
+
+
 @pytest.mark.parametrize("kind", SERVERS)
 def test_long_heads_are_refused_before_they_are_complete(kind: str) -> None:
     lines = b"".join(b"X-%d: %b\r\n" % (number, b"a" * 8000) for number in range(20))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -172,3 +173,20 @@ def test_the_environ_below_names_the_client_and_keeps_no_trace_of_the_mount() ->
     (environ,) = seen
     assert environ["REMOTE_ADDR"] == "203.0.113.7"
     assert not [key for key in environ if key.startswith("a2a_sync.")]
+
+
+def test_of_a_long_header_the_end_is_read_which_proxies_have_added() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def below(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        seen.append(environ)
+        start_response("204 No Content", [])
+        return []
+
+    headers = {"X-Forwarded-For": "192.0.2.1, " * 10_000 + "203.0.113.7", "X-Forwarded-Host": "a" * 3_000}
+    began = time.process_time()
+    for _ in range(20):
+        Peer(TrustedProxies(below, 1)).request("GET", headers=headers, environ={"REMOTE_ADDR": "127.0.0.1"})
+    assert time.process_time() - began < 0.5
+    assert seen[0]["REMOTE_ADDR"] == "203.0.113.7"
+    assert seen[0]["HTTP_HOST"] != "a" * 3_000
