@@ -328,7 +328,7 @@ def test_a_compressed_answer_that_becomes_very_large_is_malformed() -> None:
 
 
 def test_a_name_that_is_not_resolved_delays_only_calls_that_need_it() -> None:
-    # It was resolved under a lock, so twelve calls with a limit of 3 seconds took up to 24.
+    # It was resolved under a lock, so twelve calls with a limit of 3 seconds needed 24 at most.
     release, asked = threading.Event(), threading.Event()
 
     def resolve(*_: Any) -> Any:
