@@ -234,6 +234,7 @@ FEATURES = (
             "gunicorn.worker": "BufferedThreadWorker.tls",
             "gunicorn.gevent": "GreenletWorker.handle_request _in_turns",
             "stores.base": "LargeResult",
+            "stores.largereads": "*",
             "stores.sqlite": "SQLiteStore._refuse_large_page",
             "stores.sqlite.database": "Database._create",
             "stores.sqlite.pubsub": "_check_private _is_socket",
@@ -255,8 +256,8 @@ FEATURES = (
             "stores.sqlite.database": "Database._refusal",
             "limits": "Limits.of",
             "server.handler": (
-                "RequestHandler._check_new RequestHandler._check_still_answers RequestHandler._refuse_answer"
-                " RequestHandler._started_after"
+                "RequestHandler._check_new RequestHandler._check_still_answers RequestHandler._is_among_latest"
+                " RequestHandler._refuse_answer RequestHandler._started_after"
             ),
             "wsgi.app": "check_url",
         },

@@ -240,3 +240,13 @@ def test_the_memory_of_large_responses_is_returned_to_the_system() -> None:
         check=True,
     )
     assert int(done.stdout) >= 4
+
+
+def test_bytes_that_are_given_back_end_a_turn_and_leave_what_was_reserved_before():
+    budget = ResponseBudget(100)
+    budget.reserve(30, "", response=False)
+    budget.reserve(50, "")
+    budget.give_back(50)
+    assert (budget._taken, budget._turn, list(budget._owners.values())) == (30, None, [""])
+    budget.give_back(30)
+    assert (budget._taken, budget._owners, budget._places.taken) == (0, {}, 0)

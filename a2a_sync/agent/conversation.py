@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from a2a_sync.lifecycle import joined
-from a2a_sync.stores.base import Owner, TaskQuery, TaskStore
+from a2a_sync.stores.base import Owner, TaskQuery
+from a2a_sync.stores.largereads import LargeReads
 from a2a_sync.types import Artifact, Message, Role, Task, TaskState
 
 #: Tasks per page read from the store.
@@ -14,7 +15,7 @@ _PAGE = 20
 
 
 def conversation(
-    store: TaskStore, owner: Owner, own: Task, limit: int, *, completed_only: bool = False
+    reads: LargeReads, owner: Owner, own: Task, limit: int, *, completed_only: bool = False
 ) -> tuple[Message, ...]:
     """The newest `limit` turns of the context of `own`, oldest first; those of `own` come last.
 
@@ -30,7 +31,7 @@ def conversation(
     state = TaskState.COMPLETED if completed_only else None
     query = TaskQuery(context_id=own.context_id, state=state, size=_PAGE, history=limit, artifacts=True)
     while len(turns) < limit:
-        page = store.list(owner, query)
+        page = reads.list(owner, query)
         for task in page.tasks:
             if task.id != own.id:
                 turns = turns_of(task) + turns

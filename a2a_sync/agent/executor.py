@@ -48,6 +48,7 @@ from a2a_sync.stores.base import (
     pending_name,
     require,
 )
+from a2a_sync.stores.largereads import LargeReads
 from a2a_sync.types import (
     JSON,
     Artifact,
@@ -81,6 +82,7 @@ class RunPort(Protocol):
     request: RunRequest
     owner: Owner
     store: TaskStore
+    reads: LargeReads
     started: StartedRun | None
     emitted: bool
     cancel_event: threading.Event
@@ -241,12 +243,12 @@ class RequestContext:
     def _read_conversation(self, limit: int, completed_only: bool) -> tuple[Message, ...]:
         run = self._run
         try:
-            own = run.store.load(run.owner, self.task_id, history=limit).task
+            own = run.reads.load(run.owner, self.task_id, history=limit).task
         except TaskNotFoundError:
             # Not stored yet: the agent may still answer without a task.
             status = TaskStatus(state=TaskState.SUBMITTED)
             own = Task(id=self.task_id, context_id=self.context_id, status=status, history=(self.message,))
-        return conversation(run.store, run.owner, own, limit, completed_only=completed_only)
+        return conversation(run.reads, run.owner, own, limit, completed_only=completed_only)
 
     @property
     def state(self) -> State:

@@ -19,6 +19,7 @@ from a2a_sync.lifecycle import LogEvent
 from a2a_sync.limits import Limits
 from a2a_sync.operations import Principal, RunRequest, quota_owner
 from a2a_sync.stores.base import STATE, Owner, StartedRun, StoredTask, TaskStore
+from a2a_sync.stores.largereads import LargeReads
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, Metadata, Role
 
@@ -29,8 +30,9 @@ class CancelHandlers:
     """Calls ``executor.cancel(context)`` where there is one, on threads of its own: those of the runs may all be held
     by the runs to cancel."""
 
-    def __init__(self, store: TaskStore, limits: Limits, quotas: Quotas | None = None) -> None:
+    def __init__(self, store: TaskStore, reads: LargeReads, limits: Limits, quotas: Quotas | None = None) -> None:
         self._store = store
+        self._reads = reads
         self._limits = limits
         self._pool = WorkerPool(
             threads=limits.max_concurrent_runs,
@@ -73,7 +75,9 @@ class CancelHandlers:
             messages = [message for message in task.history if message.role is Role.USER]
             asked = RunRequest(message=messages[-1] if messages else empty_message(task_id, task.context_id))
         request = replace(asked, metadata=metadata, principal=principal, tenant=owner.tenant)
-        self._call(handler, RequestContext(_CancelPort(self._store, owner, request, run)), quota_owner(owner.id))
+        self._call(
+            handler, RequestContext(_CancelPort(self._store, self._reads, owner, request, run)), quota_owner(owner.id)
+        )
 
     def _call(self, handler: CancelHandler, context: RequestContext, owner: str) -> None:
         extra = {"task_id": context.task_id}
@@ -126,10 +130,11 @@ def empty_message(task_id: str, context_id: str) -> Message:
 class _CancelPort:
     """What the context of a cancel handler works on: the task, the cancel request, and the run where this process has it."""
 
-    def __init__(self, store: TaskStore, owner: Owner, request: RunRequest, run: Run | None) -> None:
+    def __init__(self, store: TaskStore, reads: LargeReads, owner: Owner, request: RunRequest, run: Run | None) -> None:
         self.request = request
         self.cancel_event = run.cancel_event if run is not None else threading.Event()
         self.store = store
+        self.reads = reads
         self.owner = owner
         self.started: StartedRun | None = None
         self.emitted = False
@@ -147,7 +152,7 @@ class _CancelPort:
         run.flush()
 
     def stored(self, task_id: str = "") -> StoredTask:
-        return self.store.load(self.owner, task_id or self.request.task_id)
+        return self.reads.load(self.owner, task_id or self.request.task_id)
 
     def on_cancel(self, callback: Callable[[], object]) -> None:
         if self._run is not None:

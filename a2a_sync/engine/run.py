@@ -50,6 +50,7 @@ from a2a_sync.stores.base import (
     TaskStore,
     require,
 )
+from a2a_sync.stores.largereads import LargeReads
 from a2a_sync.telemetry.incidents import incident
 from a2a_sync.telemetry.logs import get_logger, log_context
 from a2a_sync.telemetry.tracing import traced
@@ -84,6 +85,7 @@ class Run:
         on_over: called when nothing is left to do for the run.
         chunk_writer: stores queued pieces of text.
         value_locks: for changes of the values of contexts.
+        reads: for what the agent's code reads of tasks.
         limits: of the app.
         debug: an unexpected exception fails the task with its traceback.
     """
@@ -99,6 +101,7 @@ class Run:
     on_over: Callable[[Run], None]
     chunk_writer: ChunkWriter
     value_locks: KeyedLocks
+    reads: LargeReads
     limits: Limits
     debug: bool = False
     began: float | None = field(default=None, init=False)
@@ -341,7 +344,7 @@ class Run:
             self.begin(ready=True)
         if self._queued:
             self.emit()
-        return self.store.load(self.owner, task_id or self.request.task_id)
+        return self.reads.load(self.owner, task_id or self.request.task_id)
 
     def on_cancel(self, callback: Callable[[], object]) -> None:
         self._stopping.add_callback(callback)

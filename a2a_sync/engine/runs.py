@@ -43,6 +43,7 @@ from a2a_sync.stores.base import (
     TaskHead,
     TaskStore,
 )
+from a2a_sync.stores.largereads import LargeReads
 from a2a_sync.telemetry.logs import get_logger
 from a2a_sync.types import Message, Metadata, Task, TaskState
 
@@ -120,7 +121,9 @@ class RunManager(Component):
             self._dispatcher = Dispatcher(job_queue, store, hub, max_queued=limits.max_queued_runs, quotas=quotas)
         #: Runs are executed by other processes.
         self.remote: bool = job_queue is not None
-        self._cancels = CancelHandlers(store, limits, quotas)
+        #: For what runs, cancel handlers and webhooks read of tasks.
+        self.reads: LargeReads = LargeReads(store)
+        self._cancels = CancelHandlers(store, self.reads, limits, quotas)
         self._search = Periodic("a2a-strays", self._end_strays, retry=_SEARCH_INTERVAL)
         self._watchdog = Watchdog(limits)
         self._chunk_writer = ChunkWriter()
@@ -316,6 +319,7 @@ class RunManager(Component):
             on_over=self._deregister,
             chunk_writer=self._chunk_writer,
             value_locks=self._value_locks,
+            reads=self.reads,
             limits=self._limits,
             debug=self._debug,
         )

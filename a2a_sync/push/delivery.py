@@ -20,6 +20,7 @@ from a2a_sync.outbound.http import NoResponseError, Outbound, retry_after
 from a2a_sync.push.notification import Notification, Notifications, PushRefusedError, PushRequest, PushSender, headers
 from a2a_sync.push.options import PushOptions
 from a2a_sync.stores.base import LOG_PAGE_BYTES, LogPage, StoredWebhook, TaskStore, Webhooks
+from a2a_sync.stores.largereads import LargeReads
 from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
@@ -74,15 +75,18 @@ class Delivery:
     webhooks: Webhooks
     options: PushOptions
     _: KW_ONLY
+    reads: InitVar[LargeReads]
     max_history_length: InitVar[int]
     count: InitVar[Callable[[str], None] | None] = None
 
-    def __post_init__(self, max_history_length: int, count: Callable[[str], None] | None) -> None:
+    def __post_init__(self, reads: LargeReads, max_history_length: int, count: Callable[[str], None] | None) -> None:
         options = self.options
         self._count = count or (lambda outcome: None)
         self._outbound = Outbound(options.url_guard)
         self._sign = options.signer.token if options.signer is not None else None
-        self._notifications = Notifications(self.store, max_bytes=options.max_payload_bytes, history=max_history_length)
+        self._notifications = Notifications(
+            self.store, reads, max_bytes=options.max_payload_bytes, history=max_history_length
+        )
 
     def deliver(self, webhook: StoredWebhook, holder: str, *, stop: Callable[[], bool]) -> Turn:
         """Claim a webhook and post its pending notifications, until none is left, a post fails or time is up.
@@ -105,8 +109,10 @@ class Delivery:
         until = time.monotonic() + _MAX_TURN_SECONDS
         accepted: bool | None = None
         while True:
+            # A new webhook gets the task: the entries that have led to it are not read.
+            limit = _PAGE if held.cursor >= 0 else 0
             page = self.store.log(
-                held.owner, held.task_id, after=max(held.cursor, 0), limit=_PAGE, max_bytes=LOG_PAGE_BYTES
+                held.owner, held.task_id, after=max(held.cursor, 0), limit=limit, max_bytes=LOG_PAGE_BYTES
             )
             for number, body in self._pending(held, page):
                 refusal = self._post(held, number, body) if body is not None else None

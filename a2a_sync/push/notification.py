@@ -14,10 +14,14 @@ from a2a_sync.codec import by_version
 from a2a_sync.errors import A2AError
 from a2a_sync.lifecycle import Entry
 from a2a_sync.operations import StreamItem
-from a2a_sync.stores.base import StoredTask, StoredWebhook, TaskStore
+from a2a_sync.stores.base import SMALL_BYTES, LargeResult, StoredWebhook, TaskStore
+from a2a_sync.stores.largereads import LargeReads
 from a2a_sync.telemetry import tracing
-from a2a_sync.types import JSON, Task, TaskPushNotificationConfig, TaskStatusUpdateEvent
+from a2a_sync.types import JSON, Task, TaskPushNotificationConfig, TaskStatus, TaskStatusUpdateEvent
 
+#: A task of which so many times the bytes of the largest notification are stored is not read in order to measure it. The log has
+#: a streamed artifact twice, so that a task can be smaller than what is stored of it.
+_MEASURED = 2
 #: Metadata of a task that replaces a notification that is too large.
 SHORTENED = "urn:a2a-sync:push:shortened"
 
@@ -71,10 +75,14 @@ class Notification(NamedTuple):
 
 
 class Notifications:
-    """Makes the bodies for one store's tasks; none is larger than `max_bytes` bytes, tasks have at most `history` messages."""
+    """Makes the bodies for one store's tasks; none is larger than `max_bytes` bytes, tasks have at most `history` messages.
 
-    def __init__(self, store: TaskStore, *, max_bytes: int, history: int) -> None:
+    Large tasks are read and encoded in turns of `reads`, and those that are certainly too large are not read.
+    """
+
+    def __init__(self, store: TaskStore, reads: LargeReads, *, max_bytes: int, history: int) -> None:
         self._store = store
+        self._reads = reads
         self._max_bytes = max_bytes
         self._history = history
 
@@ -84,35 +92,45 @@ class Notifications:
             return Notification(entry.number, None)
         if webhook.version != "0.3":
             body = by_version(webhook.version).encode_item(entry)
-            return Notification(entry.number, self._shorten(webhook, body, lambda: self._load(webhook).task))
+            too_large = len(body) > self._max_bytes
+            return Notification(entry.number, self._shortened(webhook, len(body)).body if too_large else body)
         if not isinstance(entry.event, TaskStatusUpdateEvent):
             return Notification(entry.number, None)
         # The rest of the task may be newer than this status; the next notification is about that.
-        task = replace(self._load(webhook).task, status=entry.event.status)
-        return Notification(entry.number, self._of_task(webhook, task))
+        return Notification(entry.number, self._of_task(webhook, entry.event.status).body)
 
     def of_task(self, webhook: StoredWebhook) -> Notification:
         """A notification with the task as it is now."""
-        stored = self._load(webhook)
-        return Notification(stored.version, self._of_task(webhook, stored.task))
+        return self._of_task(webhook)
 
-    def _load(self, webhook: StoredWebhook) -> StoredTask:
-        return self._store.load(webhook.owner, webhook.task_id, history=self._history)
+    def _of_task(self, webhook: StoredWebhook, status: TaskStatus | None = None) -> Notification:
+        """A notification with the task as it is now, but with `status` if that is given."""
+        try:
+            return self._measured(webhook, status, refuse_above=SMALL_BYTES)
+        except LargeResult as large:
+            if large.size > _MEASURED * self._max_bytes:
+                return self._shortened(webhook, large.size, status)
+        with self._reads.turn(webhook.owner):
+            return self._measured(webhook, status)
 
-    def _of_task(self, webhook: StoredWebhook, task: Task) -> bytes:
-        return self._shorten(webhook, _encode(webhook, task), lambda: task)
+    def _measured(
+        self, webhook: StoredWebhook, status: TaskStatus | None, *, refuse_above: int | None = None
+    ) -> Notification:
+        stored = self._store.load(webhook.owner, webhook.task_id, history=self._history, refuse_above=refuse_above)
+        body = _encode(webhook, replace(stored.task, status=status or stored.task.status))
+        if len(body) > self._max_bytes:
+            return self._shortened(webhook, len(body), status)
+        return Notification(stored.version, body)
 
-    def _shorten(self, webhook: StoredWebhook, body: bytes, task: Callable[[], Task]) -> bytes:
-        """`body`, or where that is too large the task without artifacts and history: the client can read these."""
-        if len(body) <= self._max_bytes:
-            return body
-        marked: dict[str, JSON] = {SHORTENED: len(body)}
-        whole = task()
-        bare = replace(whole, artifacts=(), history=(), metadata=marked)
+    def _shortened(self, webhook: StoredWebhook, size: int, status: TaskStatus | None = None) -> Notification:
+        """The task without artifacts and history in place of `size` bytes: the client can read these."""
+        stored = self._store.load(webhook.owner, webhook.task_id, history=0, artifacts=False)
+        marked: dict[str, JSON] = {SHORTENED: size}
+        bare = replace(stored.task, status=status or stored.task.status, metadata=marked)
         body = _encode(webhook, bare)
         if len(body) > self._max_bytes:
             body = _encode(webhook, replace(bare, status=replace(bare.status, message=None)))
-        return body
+        return Notification(stored.version, body)
 
 
 def _encode(webhook: StoredWebhook, task: Task) -> bytes:

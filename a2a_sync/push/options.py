@@ -33,7 +33,8 @@ class PushOptions:
             respect ``request.timeout``. `url_guard` still checks the URL when a webhook is set; if the sender connects
             to the URL, it has to check the address itself.
         max_configs: webhooks of one task.
-        max_payload_bytes: largest notification; a larger one is replaced by its task without artifacts and history.
+        max_payload_bytes: largest notification; a larger one is replaced by its task without artifacts and history, as is any task of
+            which more than twice as many bytes are stored.
         timeout: how long a receiver may take to accept the connection, to read the notification, and to answer; each.
         max_concurrent_deliveries: webhooks that a process posts to at once. One receiver gets a quarter of them at
             most. Receivers that have just failed or are new share half of them; of this half, each owner gets an eighth

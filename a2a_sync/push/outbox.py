@@ -122,7 +122,12 @@ class Outbox(Component):
         self._webhooks = webhooks
         self._hub = engine.hub
         self._delivery = Delivery(
-            engine.store, webhooks, options, max_history_length=engine.limits.max_history_length, count=count
+            engine.store,
+            webhooks,
+            options,
+            reads=engine.runs.reads,
+            max_history_length=engine.limits.max_history_length,
+            count=count,
         )
         self._options = options
         self._poll_interval = engine.limits.store_poll_interval

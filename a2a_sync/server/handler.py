@@ -280,19 +280,41 @@ class RequestHandler:
         if message.context_id and message.context_id != head.context_id:
             raise InvalidParamsError.at("message.contextId", "differs from the context of the task")
 
-    def _check_new(self, owner: Owner, request: RunRequest, head: TaskHead) -> None:
+    def _check_new(self, owner: Owner, request: RunRequest, head: TaskHead, context: CallContext) -> Steps[None]:
         """A message that is sent again must not answer the question that it has led to."""
         if not question_id(head.status.message):
             return
         message = request.message
-        latest = self._store.load(owner, head.id, history=_LATEST_MESSAGES, artifacts=False).task.history
-        if any((one.message_id, one.parts) == (message.message_id, message.parts) for one in latest):
+        if (yield from self._is_among_latest(owner, head.id, message, context)):
             self._refuse_answer(
                 owner,
                 head.id,
                 request.key,
                 "The task has received this message, with this messageId, and has asked a question since",
             )
+
+    def _is_among_latest(self, owner: Owner, task_id: str, message: Message, context: CallContext) -> Steps[bool]:
+        """Whether the task has received `message`. Large ones are read within the budget of responses."""
+
+        def compare(refuse_above: int | None = None) -> bool:
+            stored = self._store.load(
+                owner, task_id, history=_LATEST_MESSAGES, artifacts=False, refuse_above=refuse_above
+            )
+            sent = message.message_id, message.parts
+            return any((one.message_id, one.parts) == sent for one in stored.task.history)
+
+        if context.gone is None:
+            return compare()
+        try:
+            return compare(SMALL_BYTES)
+        except LargeResult as large:
+            size = large.size
+        yield from self._responses.reserving(size, quota_owner(owner.id))
+        try:
+            return compare()
+        finally:
+            # They are freed, and the send may wait for long.
+            self._responses.give_back(size)
 
     def _check_still_answers(self, owner: Owner, request: RunRequest, before: TaskHead, now: TaskHead) -> None:
         """A message that waited for a run cannot answer what this run has asked: its sender had not seen the question."""
@@ -330,7 +352,7 @@ class RequestHandler:
                 return (yield from self._start_unstored(owner, request, run_on))
             if head is None:
                 return self._runs.start_run(owner, request, after=None, run_on=run_on)
-            self._check_new(owner, request, head)
+            yield from self._check_new(owner, request, head, context)
             return (yield from self._start_when_free(owner, request, head, context, wait=wait, run_on=run_on))
         except AlreadySent as known:
             return known.run

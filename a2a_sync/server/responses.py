@@ -178,6 +178,19 @@ class ResponseBudget:
                 self._owners[threading.get_ident()] = owner
                 self._reserved[threading.get_ident()] = size
 
+    def give_back(self, size: int) -> None:
+        """End the turn of the calling thread, and release `size` of the bytes that it has reserved; all of it with the last ones."""
+        thread = threading.get_ident()
+        with self._lock:
+            self._end_turn(thread)
+            left = self._reserved.get(thread, 0) - size
+            if left > 0:
+                self._reserved[thread] = left
+                self._taken -= size
+                self._grant()
+        if left <= 0:
+            self.release()
+
     def release(self) -> None:
         """Release what the calling thread has reserved."""
         leave = self.release_bytes()

@@ -241,6 +241,68 @@ def test_a_status_message_that_is_too_large_is_left_out(serve, receiver):
     assert "message" not in last.body["task"]["status"]
 
 
+class Loads:
+    """Records what loads of a store have read: the number of messages, and how many were at work at once."""
+
+    def __init__(self, store: Any, monkeypatch: Any) -> None:
+        self.messages: list[int] = []
+        self.most_at_once = self._now = 0
+        self._load, self._lock = store.load, threading.Lock()
+        monkeypatch.setattr(store, "load", self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        stored = self._load(*args, **kwargs)
+        if stored.task.history:
+            with self._lock:
+                self.messages.append(len(stored.task.history))
+                self._now += 1
+                self.most_at_once = max(self.most_at_once, self._now)
+            time.sleep(0.05)
+            with self._lock:
+                self._now -= 1
+        return stored
+
+
+def test_a_task_that_is_certainly_too_large_is_not_read_for_its_notification(serve, receiver, monkeypatch):
+    served = serve(lambda message, context: InputRequired("x" * 1_500_000), push=replace(SWIFT, max_payload_bytes=1000))
+    task = served.send("go")
+    loads = Loads(served.store, monkeypatch)
+    create(served, receiver, task.id, version="0.3")
+    (post,) = receiver.await_count(1)
+    assert post.body["metadata"][SHORTENED] > 1_500_000
+    assert post.body["id"] == task.id
+    assert not loads.messages
+
+
+def test_large_tasks_are_read_for_one_notification_at_a_time(serve, two, monkeypatch):
+    served = serve(lambda message, context: InputRequired("x" * 600_000))
+    task = served.send("y" * 600_000)
+    loads = Loads(served.store, monkeypatch)
+    for number in range(4):
+        for receiver in two:
+            create(served, receiver, task.id, id=f"{receiver.url}{number}".replace("/", "-"))
+    for receiver in two:
+        assert all(len(post.body["task"]["history"]) >= 1 for post in receiver.await_count(4))
+    assert len(loads.messages) == 8
+    assert loads.most_at_once == 1
+
+
+def test_the_log_before_a_new_webhook_is_not_read(serve, receiver, monkeypatch):
+    served = serve(lambda message, context: InputRequired("and then?"))
+    task = served.send("go")
+    log, numbers = served.store.log, []
+
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        page = log(*args, **kwargs)
+        numbers.extend(entry.number for entry in page.entries)
+        return page
+
+    monkeypatch.setattr(served.store, "log", recorded)
+    create(served, receiver, task.id)
+    receiver.await_count(1)
+    assert not numbers
+
+
 # -- what is not taken --------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from a2a_sync.errors import (
 from a2a_sync.lifecycle import Fold
 from a2a_sync.operations import Principal
 from a2a_sync.server.handler import RequestHandler
+from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.stores.memory import MemoryStore
 from a2a_sync.types import (
     Artifact,
@@ -349,6 +350,33 @@ def test_a_message_that_is_sent_again_does_not_answer_the_question_it_has_led_to
     assert paid == [10]
     other = replace(request, message=replace(request.message, parts=(TextPart("no"),)))
     assert served.call(op.SEND_MESSAGE, other).state is TaskState.COMPLETED
+
+
+@pytest.mark.parametrize("operation", [op.SEND_MESSAGE, op.SEND_STREAMING_MESSAGE], ids=["send", "stream"])
+def test_large_messages_are_read_for_a_small_one_within_the_budget_of_responses(serve, monkeypatch, operation):
+    gate, paid = Gate(), []
+    gate.open.set()
+    served = serve(paying(gate, paid))
+    task_id = served.send("go" + "x" * SMALL_BYTES).id
+    request = served.request("yes", task_id=task_id, history_length=0)
+    budget, load, reserved = served.app._engine.responses, served.store.load, []
+
+    def recorded(*args, **kwargs):
+        stored = load(*args, **kwargs)
+        if kwargs.get("artifacts") is False:
+            reserved.append(budget._taken)
+        return stored
+
+    monkeypatch.setattr(served.store, "load", recorded)
+    result = served.call(operation, request, gone=lambda: False)
+    if operation is op.SEND_STREAMING_MESSAGE:
+        collect(result)
+    budget.release()
+    assert paid == [10]
+    assert [size > SMALL_BYTES for size in reserved] == [True]
+    assert (budget._taken, budget._owners, budget._turn) == (0, {}, None)
+    with pytest.raises(UnsupportedOperationError, match="has received this message"):
+        served.call(operation, request, gone=lambda: False)
 
 
 @pytest.mark.parametrize("operation", [op.SEND_MESSAGE, op.SEND_STREAMING_MESSAGE], ids=["send", "stream"])
