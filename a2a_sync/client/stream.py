@@ -35,6 +35,7 @@ from a2a_sync.errors import (
 )
 from a2a_sync.lifecycle import Fold, ends_run
 from a2a_sync.operations import EventStream, StreamItem
+from a2a_sync.sizes import task_size
 from a2a_sync.types import (
     Artifact,
     Message,
@@ -209,7 +210,7 @@ class TaskStream(Displayed, Closes):
         if found is None or found.state is not task.state or lacks_answer(found) or self._closed.is_set():
             self.close()
             return None
-        self._apply(StreamItem(found))
+        self._apply(StreamItem(found, size=task_size(found)))
         self.resynchronised = True
         return found
 
@@ -264,7 +265,8 @@ class TaskStream(Displayed, Closes):
             return self._resynchronise(item.event, item.number)
         if self._returned_before is None and self._resumption is not None:
             # Neither an event id nor a snapshot: events may be missing in between.
-            snapshot = StreamItem(self._resumption.get_task(self.task_id))
+            task = self._resumption.get_task(self.task_id)
+            snapshot = StreamItem(task, size=task_size(task))
             self._items, self._just_reopened = chain((snapshot, item), self._items), True
             return False
         return self._is_new(item)
@@ -385,8 +387,9 @@ class TaskStream(Displayed, Closes):
         self._size = item.size if isinstance(item.event, Task) else self._size + item.size
         if self._size <= self._next_measurement:
             return
-        # More is received than kept: artifacts and statuses are replaced.
-        self._size = len(jsontext.dumps(by_version("1.0").dump(self.task))) if self.task is not None else 0
+        # More is received than kept: artifacts and statuses are replaced. Messages are kept, also before the task is known.
+        task = self.task
+        self._size = self._size if task is None else len(jsontext.dumps(by_version("1.0").dump(task)))
         most = self._max_task_bytes
         self._next_measurement = max(most, self._size + most // 8)
         if self._size > most:

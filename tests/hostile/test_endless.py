@@ -25,7 +25,7 @@ from a2a_sync.integrations import remote
 from a2a_sync.integrations.remote import AgentModel, AgentTool, RemoteCall, RemoteEvent
 from a2a_sync.multiagent import AgentRegistry
 from a2a_sync.operations import IDEMPOTENT_SEND
-from tests.client.peer import Asked, Line, chunk, peer, status, task
+from tests.client.peer import Asked, Line, chunk, peer, results, status, task
 from tests.hostile.test_large_answers import peak
 from tests.live import ROOT
 
@@ -122,6 +122,39 @@ def test_the_size_of_endless_artifacts_is_limited() -> None:
         pytest.raises(MalformedResponseError, match="larger"),
     ):
         list(client.stream("hi"))
+
+
+def test_the_size_of_endless_messages_to_a_known_task_is_limited() -> None:
+    # They were not measured before a task was: 141 MB were received and 736 MB kept.
+    def endless(asked: Asked, line: Line) -> None:
+        line.start_stream()
+        for number in range(10_000):
+            parts = [{"text": "x" * 1000}]
+            line.event({"message": {"messageId": f"m-{number}", "role": "ROLE_AGENT", "taskId": "t-1", "parts": parts}})
+
+    with (
+        peer({"SubscribeToTask": endless}) as server,
+        Client(server.card(), retry=None, timeout=60, max_task_bytes=100_000) as client,
+        pytest.raises(MalformedResponseError, match="larger"),
+    ):
+        list(client.subscribe("t-1"))
+
+
+def test_snapshots_that_a_cut_stream_reads_count() -> None:
+    def cut(asked: Asked, line: Line) -> None:
+        line.start_stream()
+        line.event(status("WORKING"))
+        line.hang_up()
+
+    big = task(artifacts=[{"artifactId": "a", "parts": [{"text": "x" * 200_000}]}])
+    quick = Retry(initial_backoff=0.01, max_backoff=0.01)
+    with (
+        peer({"SendStreamingMessage": cut, "SubscribeToTask": cut, "GetTask": results(big)}) as server,
+        Client(server.card(), retry=quick, timeout=60, max_task_bytes=100_000) as client,
+        pytest.raises(MalformedResponseError, match="max_task_bytes"),
+    ):
+        list(client.stream("hi"))
+    assert len([one for one in server.asked if b"GetTask" in one.body]) == 1
 
 
 def test_a_replaced_artifact_counts_once() -> None:
