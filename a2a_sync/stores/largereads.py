@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +12,8 @@ from a2a_sync.stores.base import SMALL_BYTES, LargeResult, Owner, StoredTask, Ta
 
 #: The key of the lock for the turn of the whole process.
 _PROCESS = None
+#: Seconds after which a read no longer waits for its turn.
+_MAX_WAIT = 120.0
 
 
 class LargeReads:
@@ -28,10 +29,10 @@ class LargeReads:
 
     @contextmanager
     def turn(self, owner: Owner) -> Iterator[None]:
-        """Wait for the turn to read a large task of `owner`. Not on a thread of the server: the wait has no bound."""
-        end = self._locks.acquire(quota_owner(owner.id), threading.TIMEOUT_MAX)
+        """Wait for the turn to read a large task of `owner`, each of two locks for 120 seconds at most. Not on a thread of the server."""
+        end = self._locks.acquire(quota_owner(owner.id), _MAX_WAIT)
         try:
-            end_in_process = self._locks.acquire(_PROCESS, threading.TIMEOUT_MAX)
+            end_in_process = self._locks.acquire(_PROCESS, _MAX_WAIT)
             try:
                 yield
             finally:
