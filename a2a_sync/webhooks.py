@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from a2a_sync import jsontext
@@ -105,6 +105,15 @@ class ReplayCache(Protocol):
         """Delete `key`, whose notification was not processed; an unknown key is ignored."""
 
 
+class _Waiting(NamedTuple):
+    """A notification that waits to be read: with its body, because an event may take twenty times as much memory as its JSON."""
+
+    body: bytes
+    task_id: str
+    id: str
+    claims: Mapping[str, JSON]
+
+
 class WebhookReceiver:
     """Accepts notifications: ``gunicorn hooks:receiver``, or `receive` in a view of yours. Safe from many threads.
 
@@ -176,7 +185,7 @@ class WebhookReceiver:
 
     def renew(self) -> None:
         """In a forked child: what waits is the parent's, as are the locks."""
-        self._queue: queue.Queue[tuple[PushNotification, int]] = queue.Queue(min(self._replay_cache_size, _MAX_WAITING))
+        self._queue: queue.Queue[_Waiting] = queue.Queue(min(self._replay_cache_size, _MAX_WAITING))
         self._queued_bytes = 0
         #: The keys of notifications that are being handled, and its lock.
         self._handling: set[str] = set()
@@ -239,7 +248,7 @@ class WebhookReceiver:
         body = self._body(environ)
         notification = self._read(headers, claims, body)
         with self._marked(notification):
-            return self._pass_on(notification, len(body)) if self._is_new(notification) else (204, "")
+            return self._pass_on(notification, body) if self._is_new(notification) else (204, "")
 
     @contextmanager
     def _marked(self, notification: PushNotification) -> Iterator[None]:
@@ -271,10 +280,10 @@ class WebhookReceiver:
         finally:
             self._discard(mark)
 
-    def _pass_on(self, notification: PushNotification, size: int) -> tuple[int, str]:
+    def _pass_on(self, notification: PushNotification, body: bytes) -> tuple[int, str]:
         try:
             if self._handle is None:
-                self._enqueue(notification, size)
+                self._enqueue(_Waiting(body, notification.task_id, notification.id, notification.claims))
             else:
                 self._handle(notification)
         except queue.Full:
@@ -287,11 +296,12 @@ class WebhookReceiver:
             return 500, "not taken"
         return 204, ""
 
-    def _enqueue(self, notification: PushNotification, size: int) -> None:
+    def _enqueue(self, waiting: _Waiting) -> None:
+        size = len(waiting.body)
         with self._lock:
             if self._queued_bytes and self._queued_bytes + size > _MAX_WAITING_BYTES:
                 raise queue.Full
-            self._queue.put_nowait((notification, size))
+            self._queue.put_nowait(waiting)
             self._queued_bytes += size
 
     def _body(self, environ: WSGIEnvironment) -> bytes:
@@ -318,12 +328,13 @@ class WebhookReceiver:
         """
         while True:
             try:
-                notification, size = self._queue.get(timeout=timeout)
+                body, task_id, own_id, claims = self._queue.get(timeout=timeout)
             except queue.Empty:
                 return
             with self._lock:
-                self._queued_bytes -= size
-            yield notification
+                self._queued_bytes -= len(body)
+            event, version = _read(body)
+            yield PushNotification(event=event, task_id=task_id, id=own_id, version=version, claims=claims)
 
     # -- checks --
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
 import json
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -45,7 +47,15 @@ from a2a_sync.signing import CardSigner, NotificationSigner, jwk, jwt
 from a2a_sync.stores import SQLiteReplayCache
 from a2a_sync.stores.sqlite import replay
 from a2a_sync.testing import wsgi_session
-from a2a_sync.types import AuthenticationInfo, Message, Role, SendMessageConfiguration, SendMessageRequest, TextPart
+from a2a_sync.types import (
+    AuthenticationInfo,
+    Message,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    TaskStatusUpdateEvent,
+    TextPart,
+)
 from a2a_sync.webhooks import HeaderItems, NotificationRefusedError, _MemoryReplayCache
 from tests.engine import TIMEOUT, eventually
 from tests.stopwatch import set_clock
@@ -573,6 +583,31 @@ def test_notifications_that_wait_are_limited_by_their_size(monkeypatch: pytest.M
     assert [post(receiver, X_A2A_Notification_Id=f"t/{number}")[0] for number in range(3)] == [204, 204, 503]
     assert next(receiver.notifications(0)).id == "t/0"
     assert [post(receiver, X_A2A_Notification_Id=f"t/{number}")[0] for number in (2, 3)] == [204, 503]
+
+
+def test_notifications_that_wait_take_little_more_memory_than_their_bodies() -> None:
+    metadata = {"numbers": [[1.5]] * 50_000}
+    body = json.dumps({"statusUpdate": {**STATUS, "metadata": metadata}}).encode()
+    receiver = WebhookReceiver(token="t0ken")
+    tracemalloc.start()
+    try:
+        assert post(receiver, body=body, X_A2A_Notification_Id="t/0")[0] == 204
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    # As objects they take ten times as much.
+    assert held < 2 * len(body)
+    (read,) = receiver.notifications(0)
+    assert isinstance(read.event, TaskStatusUpdateEvent)
+    assert (read.task_id, read.id, read.version, read.event.metadata) == ("t", "t/0", "1.0", metadata)
+
+
+@pytest.mark.parametrize("body", [b"{", b"{}"], ids=["no JSON", "no event"])
+def test_a_body_that_is_no_event_is_refused_when_it_is_posted(body: bytes) -> None:
+    receiver = WebhookReceiver(token="t0ken")
+    assert post(receiver, body=body)[0] == 400
+    assert not list(receiver.notifications(0))
 
 
 def test_large_bodies_of_unknown_senders_are_parsed_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -177,14 +176,13 @@ def test_all_addresses_share_the_time_limits_of_a_call() -> None:
 
     def refuse(call: Call) -> Any:
         seen.append((call.context.timeout, call.context.opening))
-        threading.Event().wait(0.05)
         raise ConnectError("no", phase="connect", agent="a")
 
     call = Call(GET_TASK, GetTaskRequest(id="t"), CallContext(timeout=10.0, opening=5.0))
     with pytest.raises(ConnectError):
         FailoverEndpoint([refuse] * 3)(call)
     assert seen[0] == (10.0, 5.0)
-    assert all(later[at] < sooner[at] - 0.04 for sooner, later in pairwise(seen) for at in (0, 1))  # type: ignore[operator]
+    assert all(later[at] < sooner[at] for sooner, later in pairwise(seen) for at in (0, 1))  # type: ignore[operator]
 
 
 def test_few_of_very_many_addresses_are_called() -> None:
