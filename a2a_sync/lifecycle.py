@@ -7,10 +7,10 @@ and the client, over the stream of a peer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from a2a_sync.errors import A2AError
 from a2a_sync.types import (
@@ -18,6 +18,7 @@ from a2a_sync.types import (
     Artifact,
     Message,
     Part,
+    Role,
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
@@ -39,13 +40,30 @@ NO_STATUS: Final = TaskStatus(state=TaskState.UNSPECIFIED)
 LogEvent: TypeAlias = Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
 
+class Undecoded:
+    """An object that may decode its ``event`` when that is first used, with the function ``_decode``."""
+
+    __slots__ = ("_decode",)
+    _decode: Callable[[], Any]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name != "event":
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+            # Two threads at once make two equal events.
+            event = self.event = self._decode()
+            return event
+
+
 @dataclass(slots=True)
-class Entry:
+class Entry(Undecoded):
     """One numbered entry of a task's log.
 
     ``encoded`` caches the event's bytes per protocol version: an entry is encoded once, however many read it.
     ``at_ms`` is when it was stored, in milliseconds since 1970; 0 where the store does not know. ``size`` is about how many bytes
-    of JSON the event makes; 0 until the size is needed.
+    of JSON the event makes; 0 until the size is needed. An entry that a store has read decodes its event when that is first used:
+    streams need few of them.
     """
 
     number: int
@@ -53,11 +71,51 @@ class Entry:
     encoded: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     at_ms: int = field(default=0, repr=False, compare=False)
     size: int = field(default=0, repr=False, compare=False)
+    #: Of an event that is not decoded.
+    _kind: type[LogEvent] | None = field(default=None, init=False, repr=False, compare=False)
+    _role: Role | None = field(default=None, init=False, repr=False, compare=False)
+
+    @classmethod
+    def read(
+        cls,
+        number: int,
+        kind: type[LogEvent],
+        decode: Callable[[], LogEvent],
+        encoded: dict[str, bytes],
+        at_ms: int,
+        *,
+        size: int,
+        role: Role | None = None,
+    ) -> Entry:
+        """An entry of a store, without its event.
+
+        Parameters:
+            number, encoded, at_ms, size: as in the class.
+            kind: the type of the event.
+            decode: returns the event.
+            role: that of a message, None where it is not known.
+        """
+        entry = cls.__new__(cls)
+        entry.number, entry.encoded, entry.at_ms, entry.size = number, encoded, at_ms, size
+        entry._kind, entry._role, entry._decode = kind, role, decode
+        return entry
+
+    @property
+    def kind(self) -> type[LogEvent]:
+        """The type of the event."""
+        return self._kind or type(self.event)
+
+    @property
+    def role(self) -> Role | None:
+        """The role of a message; None of other events."""
+        if self._role is None and self.kind is Message:
+            return self.event.role  # type: ignore[union-attr]
+        return self._role
 
     @property
     def streamed(self) -> bool:
         """The entry is part of streams (spec 3.1.2: a task's stream has no messages)."""
-        return not isinstance(self.event, Message)
+        return self.kind is not Message
 
 
 class IllegalTransition(A2AError, ValueError):

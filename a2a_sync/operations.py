@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runti
 
 from a2a_sync import types as t
 from a2a_sync.card import AgentCard
+from a2a_sync.lifecycle import Entry, Undecoded
 
 __all__ = [
     "AnyCall",
@@ -225,7 +226,7 @@ class Call(Generic[_RequestT_co, _ResultT_co]):
 
 
 @dataclass(slots=True)
-class StreamItem:
+class StreamItem(Undecoded):
     """One element of a stream.
 
     Parameters:
@@ -241,6 +242,14 @@ class StreamItem:
     encoded: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
     last: bool = False
     size: int = 0
+
+    @classmethod
+    def of(cls, entry: Entry) -> StreamItem:
+        """The item of an entry of a log; it decodes the event when that is first used, as the entry does."""
+        item = cls.__new__(cls)
+        item.number, item.encoded, item.last, item.size = entry.number, entry.encoded, False, 0
+        item._decode = lambda: entry.event
+        return item
 
 
 @runtime_checkable

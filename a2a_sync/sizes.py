@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from a2a_sync import jsontext
+from a2a_sync.lifecycle import Entry
 from a2a_sync.types import (
     Artifact,
     FilePart,
@@ -26,6 +27,7 @@ __all__ = [
     "artifact_size",
     "around_message",
     "base_size",
+    "entry_size",
     "event_size",
     "fit",
     "message_size",
@@ -89,6 +91,13 @@ def event_size(event: Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent)
     else:
         size = artifact_size(event.artifact)
     return size + metadata_size(event.metadata) if event.metadata else size
+
+
+def entry_size(entry: Entry) -> int:
+    """An entry of a log, computed once."""
+    if not entry.size:
+        entry.size = len(next(iter(entry.encoded.values()))) if entry.encoded else event_size(entry.event)
+    return entry.size
 
 
 def base_size(task: Task) -> int:

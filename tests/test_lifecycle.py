@@ -14,6 +14,7 @@ from a2a_sync.lifecycle import (
     ends_run,
     pauses,
 )
+from a2a_sync.operations import StreamItem
 from a2a_sync.types import (
     Artifact,
     DataPart,
@@ -123,6 +124,25 @@ def test_streams_carry_all_entries_but_messages():
     assert not Entry(1, said("x")).streamed
     assert Entry(2, status(S.WORKING)).streamed
     assert Entry(3, chunk("x")).streamed
+
+
+@pytest.mark.parametrize("event", [said("x"), status(S.WORKING), chunk("x")])
+def test_an_entry_of_a_store_decodes_its_event_once_when_that_is_needed(event):
+    decoded = []
+    entry = Entry.read(
+        3, type(event), lambda: decoded.append(event) or event, {}, 7, size=5, role=getattr(event, "role", None)
+    )
+    item = StreamItem.of(entry)
+    whole = Entry(3, event)
+    assert (entry.kind, entry.role, entry.streamed) == (whole.kind, whole.role, whole.streamed)
+    assert (entry.number, entry.at_ms, entry.size, item.number) == (3, 7, 5, 3)
+    assert decoded == []
+    assert item.event is event
+    assert entry == whole
+    assert repr(entry) == repr(whole)
+    assert decoded == [event]
+    with pytest.raises(AttributeError, match="Entry has no attribute 'evnet'"):
+        entry.evnet  # noqa: B018
 
 
 # -- what events add up to ----------------------------------------------------------------------------------------------

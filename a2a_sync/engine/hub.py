@@ -20,11 +20,11 @@ from a2a_sync.engine.tail import Tail
 from a2a_sync.errors import AgentError, StoreError, TaskNotFoundError
 from a2a_sync.lifecycle import Entry, Fold, ends_run, pauses
 from a2a_sync.operations import StreamItem
-from a2a_sync.sizes import event_size
+from a2a_sync.sizes import entry_size
 from a2a_sync.stores.base import LOG_PAGE_BYTES, LogPage, Owner, PubSub, TaskBatch, TaskStore
 from a2a_sync.telemetry.incidents import call_error
 from a2a_sync.telemetry.logs import get_logger
-from a2a_sync.types import Message, Role, Task, TaskState
+from a2a_sync.types import Message, Role, Task, TaskState, TaskStatusUpdateEvent
 
 logger: Final = get_logger(__name__)
 
@@ -327,13 +327,6 @@ class Waiter(Signal, Closes):
             self._hub.unsubscribe(self.task_id)
 
 
-def _size(entry: Entry) -> int:
-    """About how many bytes of JSON the event of `entry` makes, computed once for all streams."""
-    if not entry.size:
-        entry.size = len(next(iter(entry.encoded.values()))) if entry.encoded else event_size(entry.event)
-    return entry.size
-
-
 class Subscription(Signal):
     """A queue of batches for one stream of one task, bounded in their number and their bytes.
 
@@ -363,7 +356,7 @@ class Subscription(Signal):
         if fits:
             self._waited_for = False
         elif len(self._batches) < self._size and self._bytes < LOG_PAGE_BYTES:
-            self._bytes += sum(map(_size, batch.entries))
+            self._bytes += sum(map(entry_size, batch.entries))
             fits = self._bytes <= LOG_PAGE_BYTES
         if fits:
             self._batches.append(batch)
@@ -544,17 +537,23 @@ class TaskEventStream:
     def _accept(self, entries: Sequence[Entry]) -> list[StreamItem]:
         items = []
         for entry in entries:
-            event = entry.event
-            if self._asked is not None and isinstance(event, Message) and event.role is Role.USER:
+            kind = entry.kind
+            if self._asked is not None and kind is Message and entry.role is Role.USER:
                 # The request to authorise ended the run, and this message begins the next one.
                 self._ended, self.closing = True, self._asked
                 break
             self.cursor = entry.number
             self._idle = False
-            self._ended = ends_run(event)
-            if entry.streamed:
+            if kind is Message:
+                self._ended = False
+            elif kind is TaskStatusUpdateEvent:
+                event = entry.event
                 items.append(StreamItem(event, entry.number, entry.encoded))
+                self._ended = ends_run(event)
                 self._asked = items[-1] if pauses(event) and not self._ended else None
+            else:
+                items.append(StreamItem.of(entry))
+                self._ended, self._asked = False, None
             if self._ended:
                 break
         return items

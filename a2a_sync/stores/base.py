@@ -872,11 +872,27 @@ class TaskStore(Protocol):
         """
 
     def log(
-        self, owner: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
+        self,
+        owner: Owner,
+        task_id: str,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        max_bytes: int | None = None,
+        refuse_above: int | None = None,
     ) -> LogPage:
-        """At most `limit` entries with numbers above `after`, in order; of a compacted part, its messages.
+        """The next entries of a task, in order; of a compacted part, its messages.
 
-        The page ends before the entry with which it would hold more than `max_bytes`, but has at least one entry.
+        Parameters:
+            owner, task_id: the task.
+            after: entries with higher numbers are read.
+            limit: how many at most.
+            max_bytes: the page ends before the entry with which it would hold more, but has at least one entry.
+            refuse_above: see `LargeResult`.
+
+        Raises:
+            LargeResult: the large events above `after`, those of more than `LOG_PAGE_BYTES` each, have more than `refuse_above`
+                bytes together, also those of later pages. Messages do not count.
         """
 
     def list(self, owner: Owner, query: TaskQuery) -> TaskPage:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -31,7 +32,9 @@ from a2a_sync.stores.base import (
 from a2a_sync.types import (
     Artifact,
     Message,
+    Role,
     SendMessageConfiguration,
+    TaskArtifactUpdateEvent,
     TaskPushNotificationConfig,
     TaskState,
     TaskStatus,
@@ -53,6 +56,8 @@ _MAPPINGS = ("metadata", "extensions", "trace", "headers")
 SNAPSHOT_AFTER = 64
 #: Bytes that a run appends before the count of its owner is updated.
 COUNT_AFTER = 1024 * 1024
+#: The role in the JSON of a message, and the bytes in which it is looked for.
+_ROLE, _ROLE_WITHIN = re.compile(rb'"role":"ROLE_(USER|AGENT)"'), 16 * 1024
 _UNSPECIFIED = jsontext.dumps(_CODEC.dump(NO_STATUS))
 
 
@@ -240,6 +245,24 @@ def event(body: bytes) -> LogEvent:
 def entry(number: int, body: bytes, at_ms: int) -> Entry:
     """The entry of one row, with its JSON, which streams send as it is."""
     return Entry(number, event(body), {_CODEC.version: body}, at_ms)
+
+
+def read_entry(number: int, body: bytes, at_ms: int) -> Entry:
+    """As `entry`; the event is decoded when it is first used, but for status events, which streams look at."""
+    kind = Message if body.startswith(b'{"message":') else TaskArtifactUpdateEvent
+    if kind is TaskArtifactUpdateEvent and not body.startswith(b'{"artifactUpdate":'):
+        return entry(number, body, at_ms)
+    # It is before all that a peer can choose but for ids, whose quotes are escaped.
+    role = _ROLE.search(body, 0, _ROLE_WITHIN) if kind is Message else None
+    return Entry.read(
+        number,
+        kind,
+        lambda: event(body),
+        {_CODEC.version: body},
+        at_ms,
+        size=len(body),
+        role=None if role is None else Role[role[1].decode()],
+    )
 
 
 def dump_entry(entry: Entry) -> bytes:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from a2a_sync import InputRequired
+from a2a_sync import AuthRequired, InputRequired
 from a2a_sync import operations as op
 from a2a_sync.agent.mediatypes import InputMediaTypes
 from a2a_sync.card import AgentCapabilities
@@ -27,11 +27,13 @@ from a2a_sync.errors import (
 from a2a_sync.lifecycle import Fold
 from a2a_sync.operations import Principal
 from a2a_sync.server.handler import RequestHandler
+from a2a_sync.stores import rows
 from a2a_sync.stores.base import SMALL_BYTES
-from a2a_sync.stores.memory import MemoryStore
+from a2a_sync.stores.memory import MemoryStore, records
 from a2a_sync.types import (
     Artifact,
     CancelTaskRequest,
+    DataPart,
     GetExtendedAgentCardRequest,
     GetTaskRequest,
     ListTasksRequest,
@@ -678,6 +680,44 @@ def test_nothing_follows_the_last_entry_of_a_task_that_ended(serve):
     last = served.log(task.id)[-1].number
     assert collect(served.subscribe(task.id, after=last)) == []
     assert numbers(collect(served.subscribe(task.id, after=0)))[-1] == last
+
+
+def test_a_resumed_stream_decodes_no_messages(serve, monkeypatch):
+    """Eight messages of 9.4 MB and ten such calls a second delayed another caller by 23 seconds."""
+    served, decoded = serve(lambda message, context: AuthRequired("sign in")), []
+    task = served.send("first")
+    served.send("second", task_id=task.id)
+    for module, read in ((rows, "event"), (records, "unpack")):
+        original = getattr(module, read)
+        monkeypatch.setattr(module, read, lambda *row, original=original: decoded.append(original(*row)) or decoded[-1])
+    entries = served.log(task.id)
+    said = [entry.number for entry in entries if not entry.streamed]
+    assert said[2:]
+    for after in (0, *said):
+        rest = numbers(collect(served.subscribe(task.id, after=after)))
+        assert rest[0] == min(entry.number for entry in entries if entry.streamed and entry.number > after)
+    assert not [event for event in decoded if isinstance(event, Message)]
+    assert isinstance(entries[0].event, Message)
+    assert decoded[-1] is entries[0].event
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_where_a_resumed_stream_would_repeat_large_events_it_begins_with_the_task(serve, ended):
+    large = DataPart({"key": "x" * (SMALL_BYTES + 1000)})
+
+    def handler(message, context):
+        context.artifact("a").write(large)
+        context.artifact("b").write("b")
+        return None if ended else InputRequired("which?")
+
+    served = serve(handler)
+    task = served.send("go")
+    entries = served.log(task.id)
+    (first,) = (item for item in collect(served.subscribe(task.id, after=1)))
+    assert (first.event, first.number) == (served.get(task.id), entries[-1].number)
+    after = next(entry.number for entry in entries if "'a'" in repr(entry.event) and entry.streamed)
+    rest = collect(served.subscribe(task.id, after=after))
+    assert numbers(rest) == [entry.number for entry in entries if entry.streamed and entry.number > after]
 
 
 @pytest.mark.parametrize("number", [-1, 99, 10**15])

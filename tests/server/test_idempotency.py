@@ -10,6 +10,7 @@ from a2a_sync import Agent, Client, InputRequired, StreamingResult
 from a2a_sync import operations as op
 from a2a_sync.errors import InvalidParamsError, OverloadedError, TaskNotFoundError, UnsupportedOperationError
 from a2a_sync.operations import IDEMPOTENT_SEND, Principal
+from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.types import Message, Task, TaskState, new_id
 from tests.engine import STORES, TIMEOUT, Background, Gate, Served, collect, eventually, serving_over
 
@@ -90,6 +91,14 @@ def test_a_stream_that_comes_again_shows_the_same_from_its_start(served, handler
     assert shown(first) == shown(again)
     assert len(first) == 6
     assert handler.runs == ["abc"]
+
+
+def test_a_stream_that_comes_again_begins_with_the_task_where_its_log_is_large(served, handler):
+    first = stream(served, "x" * SMALL_BYTES)
+    (task, *rest) = stream(served, "x" * SMALL_BYTES)
+    assert task.event == served.get(first[0].event.id)
+    assert rest == []
+    assert len(handler.runs) == 1
 
 
 def test_a_stream_that_comes_again_while_the_run_goes_on_joins_in_from_its_start(served, handler):

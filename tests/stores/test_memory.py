@@ -9,9 +9,8 @@ from datetime import timedelta
 
 import pytest
 
-from a2a_sync.sizes import event_size
 from a2a_sync.stores.base import COMPACT_FROM, RunToken, TaskQuery
-from a2a_sync.stores.memory import MemoryStore, records
+from a2a_sync.stores.memory import MemoryStore, packing, records
 from a2a_sync.testing.storecontract import StoreContract
 from a2a_sync.testing.storecontract.making import MINE, NOON, begin, chunk, done, expire_all, long, message, status
 from a2a_sync.testing.storecontract.webhooks import ids_of, webhook
@@ -169,11 +168,13 @@ def test_a_page_of_a_long_log_costs_no_more_than_the_entries_that_it_has(monkeyp
     store, count = MemoryStore(), 100
     run = begin(store, task_id="t")
     store.append(run.token, [chunk("t", "x" * 1000, artifact_id=f"a{number}") for number in range(count)])
-    measured = []
-    monkeypatch.setattr(records, "event_size", lambda event: measured.append(event) or event_size(event))
+    unpacked = []
+    monkeypatch.setattr(records, "unpack", lambda *packed: unpacked.append(packed) or packing.unpack(*packed))
     page = store.log(MINE, "t", max_bytes=5_000)
     assert 1 < len(page.entries) < 10
-    assert len(measured) == len(page.entries) + 1
+    assert unpacked == []
+    assert page.entries[-1].event.artifact.text == "x" * 1000
+    assert len(unpacked) == 1
 
 
 def test_large_data_is_kept_as_json_when_it_was_read_and_when_it_was_compacted():

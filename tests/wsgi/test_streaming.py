@@ -268,16 +268,14 @@ def test_an_error_before_the_stream_is_a_plain_answer(
 
 
 class Failing(MemoryStore):
-    """A store whose logs cannot be read while `error` is set."""
+    """A store whose entries of logs cannot be read while `error` is set."""
 
     error: Exception | None = None
 
-    def log(
-        self, scope: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
-    ) -> LogPage:
-        if self.error is not None:
+    def log(self, owner: Owner, task_id: str, *, limit: int = 1000, **bounds: Any) -> LogPage:
+        if self.error is not None and limit:
             raise self.error
-        return super().log(scope, task_id, after=after, limit=limit, max_bytes=max_bytes)
+        return super().log(owner, task_id, limit=limit, **bounds)
 
 
 def assert_shows_only_an_id(frame: Frame, log: str) -> None:

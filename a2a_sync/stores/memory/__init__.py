@@ -112,7 +112,8 @@ class MemoryStore:
     ) -> StartedRun:
         """See `TaskStore.start_run`."""
         task_id = request.task_id
-        packed, size = _pack(events, task_id, request.context_id)
+        packed, sizes = _pack(events, task_id, request.context_id)
+        size = sum(sizes)
         with self._lock:
             if request.key is not None and (known := self.sent(owner, request.key.key)) is not None:
                 raise AlreadySent(known)
@@ -132,7 +133,7 @@ class MemoryStore:
                 set_webhook(record, request.webhook, record.version)
             if request.webhook is not None or request.key is not None:
                 record.request = replace(request, key=None, webhook=None)
-            entries = self._write(record, events, packed, size)
+            entries = self._write(record, events, packed, sizes)
             if request.key is not None:
                 key, fingerprint = request.key
                 record.keys += (key,)
@@ -148,12 +149,12 @@ class MemoryStore:
         self, token: RunToken, events: Sequence[LogEvent], *, end: bool = False, max_task_bytes: int | None = None
     ) -> tuple[Entry, ...]:
         """See `TaskStore.append`."""
-        packed, size = _pack(events, token.task_id, self._held(token).context_id)
+        packed, sizes = _pack(events, token.task_id, self._held(token).context_id)
         with self._lock:
             record = self._held(token)
-            if max_task_bytes is not None and record.bytes + size > max_task_bytes:
-                raise too_large(token.task_id, record.bytes + size, max_task_bytes)
-            return self._write(record, events, packed, size, end=end)
+            if max_task_bytes is not None and (total := record.bytes + sum(sizes)) > max_task_bytes:
+                raise too_large(token.task_id, total, max_task_bytes)
+            return self._write(record, events, packed, sizes, end=end)
 
     def interrupt(self, owner: Owner, task_id: str, events: Sequence[LogEvent]) -> tuple[Entry, ...]:
         """See `TaskStore.interrupt`."""
@@ -194,14 +195,20 @@ class MemoryStore:
         return record
 
     def _write(
-        self, record: Record, events: Sequence[LogEvent], packed: Sequence[Packed], size: int, *, end: bool = False
+        self,
+        record: Record,
+        events: Sequence[LogEvent],
+        packed: Sequence[Packed],
+        sizes: Sequence[int],
+        *,
+        end: bool = False,
     ) -> tuple[Entry, ...]:
-        """Append `events` to a task, whose packed form has `size` bytes."""
+        """Append `events` to a task, whose packed forms have so many bytes each."""
         change = outcome(events)
         if end or change.ends:
             record.token = ""  # the right to append, given back  # nosec B105
             record.request = None
-        first = record.take(packed, size, change, running=bool(record.token))
+        first = record.take(packed, sizes, change, running=bool(record.token))
         self._queue(record)
         return tuple(map(Entry, itertools.count(first), events))
 
@@ -341,10 +348,24 @@ class MemoryStore:
         return StoredTask(task=task, version=head.version, running=head.running)
 
     def log(
-        self, owner: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
+        self,
+        owner: Owner,
+        task_id: str,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        max_bytes: int | None = None,
+        refuse_above: int | None = None,
     ) -> LogPage:
         """See `TaskStore.log`."""
-        return self._find(owner, task_id).page(max(after, 0), limit, max_bytes)
+        record, after = self._find(owner, task_id), max(after, 0)
+        if (
+            refuse_above is not None
+            and record.bytes > refuse_above
+            and (size := record.large_events(after)) > refuse_above
+        ):
+            raise LargeResult(size)
+        return record.page(after, limit, max_bytes)
 
     def _matching(self, owner: Owner, query: TaskQuery) -> list[Record]:
         """The tasks that the filters of `query` select, in no order."""
@@ -505,14 +526,14 @@ def _within(page: Sequence[Record], query: TaskQuery) -> tuple[Task, ...]:
     return tuple(tasks)
 
 
-def _pack(events: Sequence[LogEvent], task_id: str, context_id: str) -> tuple[list[Packed], int]:
-    """The packed forms of `events` of a task, and their bytes: each is read once, and without the lock of the store."""
-    forms, size = [], 0
+def _pack(events: Sequence[LogEvent], task_id: str, context_id: str) -> tuple[list[Packed], list[int]]:
+    """The packed forms of `events` of a task, and the bytes of each: each is read once, and without the lock of the store."""
+    forms, sizes = [], []
     for event in events:
-        packed, added = pack(event, task_id, context_id)
+        packed, size = pack(event, task_id, context_id)
         forms.append(packed)
-        size += added
-    return forms, size
+        sizes.append(size)
+    return forms, sizes
 
 
 def _matches(record: Record, query: TaskQuery) -> bool:

@@ -34,9 +34,12 @@ from a2a_sync.types import (
 #: The first item of a packed event is its kind.
 Packed: TypeAlias = tuple[Any, ...]
 MESSAGE, STATUS, ARTIFACT = range(3)
+#: The types of events by that kind.
+KINDS: tuple[type[LogEvent], ...] = (Message, TaskStatusUpdateEvent, TaskArtifactUpdateEvent)
 #: A data part of more bytes is packed as `_LargeData`.
 _MOST_DATA_BYTES = 16 * 1024
-_ROLES = {role.value: role for role in Role}
+#: By the third item of a packed message.
+ROLES = {role.value: role for role in Role}
 #: By the third item of a packed status event.
 STATES = {state.value: state for state in TaskState}
 _RARE_IN_MESSAGES = ("metadata", "extensions", "reference_task_ids")
@@ -103,7 +106,7 @@ def unpack_message(packed: Packed, task_id: str, context_id: str) -> Message:
     _, ids, role, message_id, parts, rare = packed
     task_id, context_id = ids or (task_id, context_id)
     return Message(
-        role=_ROLES[role],
+        role=ROLES[role],
         parts=_unpack_parts(parts),
         message_id=message_id,
         task_id=task_id,

@@ -7,14 +7,16 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from a2a_sync.concurrency import clock
 from a2a_sync.lifecycle import NO_STATUS, ArtifactFold, Entry
 from a2a_sync.operations import RunRequest
-from a2a_sync.sizes import artifact_size, event_size, fit, message_size
+from a2a_sync.sizes import artifact_size, entry_size, fit, message_size
 from a2a_sync.stores.base import (
     COMPACT_FROM,
+    LOG_PAGE_BYTES,
     Expiry,
     LogPage,
     Outcome,
@@ -29,7 +31,9 @@ from a2a_sync.stores.base import (
 )
 from a2a_sync.stores.memory.packing import (
     ARTIFACT,
+    KINDS,
     MESSAGE,
+    ROLES,
     STATES,
     STATUS,
     Packed,
@@ -158,8 +162,9 @@ _NOTHING = Base()
 #: From this number of messages on, `RecentHistories` has the history of a task; tasks with more than the second number, or more
 #: bytes, are unpacked each time. So it has some megabytes at most.
 _LONG_HISTORY, _MOST_MESSAGES, _MOST_HISTORIES, _MOST_BYTES = 32, 2_500, 8, 1024 * 1024
-#: Bytes of a time.
-_TIME = 6
+#: Bytes of a number in a stamp, which is a time and a size.
+_NUMBER = 6
+_STAMP = 2 * _NUMBER
 #: The entries of a log that is stored as a tuple, which the garbage collector does not traverse and an append copies.
 _SHORT_LOG = 32
 
@@ -182,8 +187,8 @@ class Record:
     base: Base = _NOTHING
     #: A tuple up to `_SHORT_LOG` entries, a list beyond.
     events: tuple[Packed, ...] | list[Packed] = ()
-    #: When each of them was stored: a number of milliseconds in `_TIME` bytes. The garbage collector skips such an object.
-    times: bytearray = field(default_factory=bytearray)
+    #: When each of them was stored, in milliseconds, and its bytes. The garbage collector skips such an object.
+    stamps: bytearray = field(default_factory=bytearray)
     messages: int = 0
     artifacts: int = 0
     bytes: int = 0
@@ -228,13 +233,14 @@ class Record:
 
     # -- writing --
 
-    def take(self, events: Sequence[Packed], size: int, change: Outcome, *, running: bool) -> int:
-        """Append `events`, of `size` bytes, then replace the head: readers rely on this order. The number of the first."""
+    def take(self, events: Sequence[Packed], sizes: Sequence[int], change: Outcome, *, running: bool) -> int:
+        """Append `events`, of so many bytes each, then replace the head: readers rely on this order. The number of the first."""
         version, compacted, _, event, metadata = self._state
         now = clock.time_ns()
+        time, size = (now // 1_000_000).to_bytes(_NUMBER, "big"), sum(sizes)
+        self.stamps += b"".join([time + one.to_bytes(_NUMBER, "big") for one in sizes])
         self.bytes += size
         self.owned.account.bytes += size
-        self.times += (now // 1_000_000).to_bytes(_TIME, "big") * len(events)
         known = self.events
         if isinstance(known, list):
             known.extend(events)
@@ -327,19 +333,33 @@ class Record:
         return task if max_bytes is None or self.bytes <= max_bytes else fit(task, max_bytes)
 
     def _entries(self, head: TaskHead, after: int, limit: int) -> Iterator[Entry]:
-        """The entries of a page, each unpacked when it is taken: most of a long log do not fit into a page."""
+        """The entries of a page, each made when it is taken: most of a long log do not fit into a page."""
         kept = itertools.islice((message for message in self.base.messages if message[0] > after), max(limit, 0))
-        old = [Entry(n, unpack(event, head.id, head.context_id), at_ms=at) for n, event, at in kept]
+        old = [self._entry(n, event, at) for n, event, at in kept]
         start = max(after, head.compacted)
         end = min(head.version, start + limit - len(old))
-        events = self.events[start - head.compacted : max(end, start) - head.compacted]
-        unpacked = (unpack(event, head.id, head.context_id) for event in events)
         first = start - head.compacted
-        new = (Entry(start + 1 + n, event, at_ms=self._time(first + n)) for n, event in enumerate(unpacked))
+        events = enumerate(self.events[first : max(end, start) - head.compacted], first)
+        new = (self._entry(head.compacted + 1 + n, event, self._time(n), self._size(n)) for n, event in events)
         return itertools.chain(old, new)
 
+    def _entry(self, number: int, packed: Packed, at_ms: int, size: int = 0) -> Entry:
+        decode = partial(unpack, packed, self.id, self.context_id)
+        role = ROLES[packed[2]] if packed[0] == MESSAGE else None
+        return Entry.read(number, KINDS[packed[0]], decode, {}, at_ms, size=size, role=role)
+
+    def large_events(self, after: int) -> int:
+        """The bytes of the large streamed entries with numbers above `after`."""
+        version, compacted = self._state[:2]
+        indexes = range(max(after - compacted, 0), version - compacted)
+        sizes = [self._size(index) for index in indexes if self.events[index][0] != MESSAGE]
+        return sum(size for size in sizes if size > LOG_PAGE_BYTES)
+
     def _time(self, index: int) -> int:
-        return int.from_bytes(self.times[index * _TIME : (index + 1) * _TIME], "big")
+        return int.from_bytes(self.stamps[index * _STAMP : index * _STAMP + _NUMBER], "big")
+
+    def _size(self, index: int) -> int:
+        return int.from_bytes(self.stamps[index * _STAMP + _NUMBER : (index + 1) * _STAMP], "big")
 
     def _fold_artifacts(self, head: TaskHead) -> ArtifactFold:
         fold = ArtifactFold(self.base.artifacts)
@@ -405,7 +425,7 @@ def _within(entries: Iterable[Entry], max_bytes: int) -> Iterator[Entry]:
     """The first entry, and the following ones that fit into `max_bytes` with it; no more than one after these is read."""
     left = max_bytes
     for number, entry in enumerate(entries):
-        left -= event_size(entry.event)
+        left -= entry_size(entry)
         if number and left < 0:
             return
         yield entry

@@ -27,6 +27,7 @@ from a2a_sync.stores.base import (
     AlreadySent,
     Expiry,
     HeldRequest,
+    LargeResult,
     LogPage,
     Owner,
     RunToken,
@@ -454,18 +455,29 @@ class PostgresStore:
         return StoredTask(task=task, version=found.row.version, running=found.row.token is not None)
 
     def log(
-        self, owner: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
+        self,
+        owner: Owner,
+        task_id: str,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        max_bytes: int | None = None,
+        refuse_above: int | None = None,
     ) -> LogPage:
         """See `TaskStore.log`."""
         # Number 0 is the request.
         span = {"after": max(after, 0), "limit": limit, "max_bytes": max_bytes}
-        values = {"id": task_id, "scope": scope_of(owner), **span}
+        values = {"id": task_id, "scope": scope_of(owner), "refuse_above": refuse_above, **span}
         found = self._read(self._sql.log, values)
         if not found:
             raise not_found(task_id)
-        version, state, running, compacted = found[0][:4]
+        version, state, running, compacted, refused = found[0][:5]
+        if refused is not None:
+            raise LargeResult(refused)
         return LogPage(
-            entries=tuple(rows.entry(number, body, at_ms) for *_, number, body, at_ms in found if number is not None),
+            entries=tuple(
+                rows.read_entry(number, body, at_ms) for *_, number, body, at_ms in found if number is not None
+            ),
             version=version,
             state=TaskState(state),
             running=running,

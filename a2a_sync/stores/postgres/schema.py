@@ -24,7 +24,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from a2a_sync.stores.base import COMPACT_FROM, Owner
+from a2a_sync.stores.base import COMPACT_FROM, LOG_PAGE_BYTES, Owner
 from a2a_sync.stores.rows import ARTIFACT, COUNT_AFTER, HEAD, MESSAGE, REQUEST, STATUS, WEBHOOK
 
 #: Incremented with every change to the tables, together with a step in `_STEPS`.
@@ -378,13 +378,19 @@ class Statements:
         f" (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM {{p}}entries WHERE task = %(task)s"
         f" AND kind = {ARTIFACT} AND number > coalesce((SELECT number FROM {{p}}snapshots WHERE task = %(task)s), 0))"
     )
+    #: The column after ``compacted`` is the bytes of all entries where these are refused; then no entry follows.
     log = (
-        "SELECT task.version, task.state, task.token IS NOT NULL, task.compacted, entry.number, entry.body, entry.at_ms"
-        " FROM {p}tasks AS task LEFT JOIN LATERAL (SELECT number, at_ms, body FROM (SELECT number, at_ms, body,"
+        "SELECT task.version, task.state, task.token IS NOT NULL, task.compacted, refused.bytes, entry.number, entry.body,"
+        " entry.at_ms FROM {p}tasks AS task"
+        " LEFT JOIN LATERAL (SELECT sum(octet_length(body))::bigint AS bytes FROM {p}entries WHERE task = task.key"
+        " AND number > %(after)s AND number <= task.version AND task.bytes > %(refuse_above)s::bigint"
+        f" AND kind <> {MESSAGE} AND octet_length(body) > {LOG_PAGE_BYTES}"
+        " HAVING sum(octet_length(body)) > %(refuse_above)s) AS refused ON true"
+        " LEFT JOIN LATERAL (SELECT number, at_ms, body FROM (SELECT number, at_ms, body,"
         " sum(octet_length(body)) OVER (ORDER BY number) AS total, row_number() OVER (ORDER BY number) AS place"
         " FROM (SELECT number, at_ms, body FROM {p}entries WHERE task = task.key AND number > %(after)s"
         " AND number <= task.version ORDER BY number LIMIT %(limit)s) AS found) AS summed"
-        " WHERE place = 1 OR %(max_bytes)s::bigint IS NULL OR total <= %(max_bytes)s) AS entry ON true"
+        " WHERE place = 1 OR %(max_bytes)s::bigint IS NULL OR total <= %(max_bytes)s) AS entry ON refused.bytes IS NULL"
         " WHERE task.id = %(id)s AND task.scope = %(scope)b ORDER BY entry.number"
     )
     create: str = (

@@ -341,19 +341,30 @@ class SQLiteStore:
         return StoredTask(task=task, version=reading.row.version, running=reading.row.token is not None)
 
     def log(
-        self, owner: Owner, task_id: str, *, after: int = 0, limit: int = 1000, max_bytes: int | None = None
+        self,
+        owner: Owner,
+        task_id: str,
+        *,
+        after: int = 0,
+        limit: int = 1000,
+        max_bytes: int | None = None,
+        refuse_above: int | None = None,
     ) -> LogPage:
         """See `TaskStore.log`."""
 
         def work(connection: sqlite3.Connection) -> tuple[HeadRow, Sequence[tuple[int, bytes, int]]]:
             row = rows.owned(self._row(connection, task_id), owner, task_id)
             span = (place(row.key, min(max(after, 0), row.version)), place(row.key, row.version))
+            if refuse_above is not None and row.bytes > refuse_above:
+                (size,) = connection.execute(self._sql.large_events, span).fetchone()
+                if size > refuse_above:
+                    raise LargeResult(size)
             found = connection.execute(self._sql.log, (*span, limit))
             return row, found.fetchall() if max_bytes is None or row.bytes <= max_bytes else _within(found, max_bytes)
 
         row, found = self._database.read(work)
         return LogPage(
-            entries=tuple(rows.entry(schema.number(where), body, at_ms) for where, body, at_ms in found),
+            entries=tuple(rows.read_entry(schema.number(where), body, at_ms) for where, body, at_ms in found),
             version=row.version,
             state=TaskState(row.state),
             running=row.token is not None,

@@ -29,7 +29,7 @@ import re
 import sqlite3
 
 from a2a_sync.errors import StoreError
-from a2a_sync.stores.base import COMPACT_FROM
+from a2a_sync.stores.base import COMPACT_FROM, LOG_PAGE_BYTES
 from a2a_sync.stores.rows import ARTIFACT, HEAD, MESSAGE, REQUEST, WEBHOOK
 
 #: Incremented with every change to the tables, together with an upgrade in `_SINCE`.
@@ -461,6 +461,10 @@ class Statements:
     delete_all_but_messages: str = f"DELETE FROM {{p}}entries WHERE place >= ? AND place <= ? AND kind <> {MESSAGE}"
     entry = "SELECT body FROM {p}entries WHERE place = ?"
     log = "SELECT place, body, at_ms FROM {p}entries WHERE place > ? AND place <= ? ORDER BY place LIMIT ?"
+    large_events = (
+        "SELECT coalesce(sum(length(body)), 0) FROM {p}entries WHERE place > ? AND place <= ?"
+        f" AND kind <> {MESSAGE} AND length(body) > {LOG_PAGE_BYTES}"
+    )
     artifacts: str = (
         f"SELECT body FROM {{p}}entries WHERE place > ? AND place <= ? AND kind = {ARTIFACT} ORDER BY place"
     )

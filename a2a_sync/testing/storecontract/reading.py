@@ -104,6 +104,21 @@ class Reading:
         assert all(size < 50_000 or size == 100_000 for size in sizes)
         assert len(sizes) < 12
 
+    def test_a_log_with_large_events_after_a_cursor_is_refused(self, store: Any) -> None:
+        run = begin(store, text="x" * 300_000)
+        task_id, large = run.head.id, "x" * 100_000
+        store.append(run.token, [chunk(task_id, large), chunk(task_id, large, append=True)])
+        store.append(run.token, [chunk(task_id, "x" * 60_000, append=True), chunk(task_id, "y", append=True)])
+        whole = store.log(MINE, task_id)
+        assert store.log(MINE, task_id, refuse_above=250_000) == whole
+        assert store.log(MINE, task_id, after=4, refuse_above=150_000).entries == whole.entries[4:]
+        for bounds in ({}, {"limit": 0}, {"limit": 1}, {"after": 3}):
+            with pytest.raises(LargeResult) as caught:
+                store.log(MINE, task_id, refuse_above=150_000, **bounds)
+            assert 200_000 <= caught.value.size < 201_000
+        store.append(run.token, [message(task_id, text=large, role=Role.AGENT)], end=True)
+        assert len(store.log(MINE, task_id, after=4, refuse_above=150_000).entries) == 4
+
     def test_entries_have_the_time_at_which_they_were_stored(self, store: Any) -> None:
         begun = next_ms()
         run = begin(store)
