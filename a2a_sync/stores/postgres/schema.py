@@ -379,7 +379,7 @@ class Statements:
         f" AND kind = {ARTIFACT} AND number > coalesce((SELECT number FROM {{p}}snapshots WHERE task = %(task)s), 0))"
     )
     #: The column after ``compacted`` is the bytes of all entries where these are refused; then no entry follows.
-    log = (
+    log: str = (
         "SELECT task.version, task.state, task.token IS NOT NULL, task.compacted, refused.bytes, entry.number, entry.body,"
         " entry.at_ms FROM {p}tasks AS task"
         " LEFT JOIN LATERAL (SELECT sum(octet_length(body))::bigint AS bytes FROM {p}entries WHERE task = task.key"

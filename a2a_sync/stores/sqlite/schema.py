@@ -461,7 +461,7 @@ class Statements:
     delete_all_but_messages: str = f"DELETE FROM {{p}}entries WHERE place >= ? AND place <= ? AND kind <> {MESSAGE}"
     entry = "SELECT body FROM {p}entries WHERE place = ?"
     log = "SELECT place, body, at_ms FROM {p}entries WHERE place > ? AND place <= ? ORDER BY place LIMIT ?"
-    large_events = (
+    large_events: str = (
         "SELECT coalesce(sum(length(body)), 0) FROM {p}entries WHERE place > ? AND place <= ?"
         f" AND kind <> {MESSAGE} AND length(body) > {LOG_PAGE_BYTES}"
     )
