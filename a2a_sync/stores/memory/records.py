@@ -238,7 +238,8 @@ class Record:
         version, compacted, _, event, metadata = self._state
         now = clock.time_ns()
         time, size = (now // 1_000_000).to_bytes(_NUMBER, "big"), sum(sizes)
-        self.stamps += b"".join([time + one.to_bytes(_NUMBER, "big") for one in sizes])
+        for one in sizes:
+            self.stamps += time + one.to_bytes(_NUMBER, "big")
         self.bytes += size
         self.owned.account.bytes += size
         known = self.events
