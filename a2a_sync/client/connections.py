@@ -39,6 +39,11 @@ _MAX_ORIGINS = 64
 LARGE_BODY = 256 * 1024
 #: Lines of a response before its body. The standard library skips any number of interim responses.
 _MAX_HEAD_LINES = 1000
+#: Called in the context of a call that waits for the head of a response, with a function that ends the wait from any thread, and
+#: with None when the wait is over.
+HEAD_OBSERVER: Final[ContextVar[Callable[[Callable[[], None] | None], None] | None]] = ContextVar(
+    "head_observer", default=None
+)
 #: What requests adds to a request.
 _DEFAULT_HEADERS = dict(default_headers())
 
@@ -273,6 +278,16 @@ class _Connection(GuardedConnection):
 
     def getresponse(self) -> Any:
         sock: socket.socket | None = self.sock
+        observe = HEAD_OBSERVER.get()
+        if observe is None or sock is None:
+            return self._read_head(sock)
+        observe(partial(_shutdown_read, sock))
+        try:
+            return self._read_head(sock)
+        finally:
+            observe(None)
+
+    def _read_head(self, sock: socket.socket | None) -> Any:
         if self.timeout is None or sock is None:
             return super().getresponse()  # type: ignore[misc]
         alarm = self.alarms.set(time.monotonic() + self.timeout, partial(_shutdown_read, sock))

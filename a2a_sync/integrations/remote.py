@@ -11,14 +11,17 @@ import base64
 import contextvars
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from a2a_sync.client.client import Client
+from a2a_sync.client.connections import HEAD_OBSERVER
 from a2a_sync.client.retry import RETRY_OBSERVER, ClientClosedError
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.tools import SKILL, tool_result
+from a2a_sync.concurrency.alarms import AlarmClock
 from a2a_sync.concurrency.eventloop import iterate_on_thread, retrieve_error
 from a2a_sync.errors import A2AError, TaskFailedError
 from a2a_sync.jsontext import dumps
@@ -28,6 +31,7 @@ from a2a_sync.types import Content, Message, StreamResponse, Task, TaskStatusUpd
 _CANCEL_SECONDS = 2.0
 #: How long an abandoned stream may take to name its task, in seconds. Then its thread is needed for others.
 _NAME_SECONDS = 10.0
+_alarms = AlarmClock("a2a-remote-calls")
 #: The bytes of the events of a call, as a multiple of the largest task. Frameworks keep every event, also where the task stays small
 #: because the agent replaces an artifact again and again. The end of an answer may repeat all of it.
 _MAX_TASKS = 4
@@ -58,6 +62,8 @@ class RemoteCall:
         self._cancel_remote = cancel_remote
         self._options = options
         self._stream: TaskStream | None = None
+        #: Ends the wait for the head of a response, while there is one.
+        self._end_wait: Callable[[], None] | None = None
         self._abandoned = False
         #: The task or message that the agent has answered with.
         self.result: Task | Message | None = None
@@ -100,6 +106,7 @@ class RemoteCall:
 
         # In the context of this call: the thread has a copy.
         RETRY_OBSERVER.set(observe)
+        HEAD_OBSERVER.set(self._note_wait)
         with self._client.stream(self._content, **self._options) as stream:
             self._stream = stream
             if self._abandoned:
@@ -111,11 +118,25 @@ class RemoteCall:
                 yield RemoteEvent(event, stream.new_text)
             self.result = stream.message or stream.task
 
+    def _note_wait(self, end: Callable[[], None] | None) -> None:
+        self._end_wait = end
+        if self._abandoned and end is not None:
+            self._limit_wait()
+
+    def _limit_wait(self) -> None:
+        """End the call where the agent has not begun to answer in time."""
+        _alarms.set(time.monotonic() + _NAME_SECONDS, self._end_unanswered)
+
+    def _end_unanswered(self) -> None:
+        end = self._end_wait
+        if self._stream is None and end is not None:
+            end()
+
     def _abandon(self) -> None:
         stream = self._stream
         if stream is None:
-            return
-        if stream.task_id:
+            self._limit_wait()
+        elif stream.task_id:
             self._cancel(stream)
         else:
             # There is no id to cancel by; the thread that reads cancels the task when it knows it.

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from typing import Any
 
+import pytest
+
 from a2a_sync import A2AApp, Agent, Client, Message, RequestContext, TaskState
+from a2a_sync.card import AgentCard, AgentInterface
+from a2a_sync.integrations import remote
 from a2a_sync.integrations.remote import RemoteCall
 from tests.engine import eventually
 
@@ -50,6 +55,42 @@ def test_a_call_that_is_abandoned_before_its_first_event_cancels_the_task() -> N
         asyncio.run(abandon())
         (task,) = client.list_tasks().tasks
         eventually(lambda: client.get_task(task.id).state is TaskState.CANCELED)
+
+
+def test_a_call_that_is_abandoned_while_its_agent_does_not_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It kept its thread for `Timeout.read`, 75 seconds."""
+    monkeypatch.setattr(remote, "_NAME_SECONDS", 0.2)
+    ended = threading.Event()
+
+    class Observed(Client):
+        def stream(self, *arguments: Any, **options: Any) -> Any:
+            try:
+                return super().stream(*arguments, **options)
+            finally:
+                ended.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(TIMEOUT)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        card = AgentCard(
+            name="silent",
+            description="never answers",
+            version="1",
+            supported_interfaces=(AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0"),),
+        )
+
+        async def abandon(client: Client) -> None:
+            call = asyncio.create_task(RemoteCall(client, "order").run())
+            connection, _ = await asyncio.to_thread(silent.accept)
+            with connection:
+                connection.settimeout(TIMEOUT)
+                await asyncio.to_thread(connection.recv, 10_000)
+                call.cancel()
+                await asyncio.wait([call])
+                assert await asyncio.to_thread(ended.wait, TIMEOUT)
+
+        with Observed(card) as client:
+            asyncio.run(abandon(client))
 
 
 class CountedStream:
