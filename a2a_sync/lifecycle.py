@@ -108,14 +108,14 @@ class Entry(Undecoded):
     @property
     def role(self) -> Role | None:
         """The role of a message; None of other events."""
-        if self._role is None and self.kind is Message:
+        if self._role is None and not self.streamed:
             return self.event.role  # type: ignore[union-attr]
         return self._role
 
     @property
     def streamed(self) -> bool:
         """The entry is part of streams (spec 3.1.2: a task's stream has no messages)."""
-        return self.kind is not Message
+        return not issubclass(self.kind, Message)
 
 
 class IllegalTransition(A2AError, ValueError):

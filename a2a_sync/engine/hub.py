@@ -538,15 +538,15 @@ class TaskEventStream:
         items = []
         for entry in entries:
             kind = entry.kind
-            if self._asked is not None and kind is Message and entry.role is Role.USER:
+            if self._asked is not None and issubclass(kind, Message) and entry.role is Role.USER:
                 # The request to authorise ended the run, and this message begins the next one.
                 self._ended, self.closing = True, self._asked
                 break
             self.cursor = entry.number
             self._idle = False
-            if kind is Message:
+            if issubclass(kind, Message):
                 self._ended = False
-            elif kind is TaskStatusUpdateEvent:
+            elif issubclass(kind, TaskStatusUpdateEvent):
                 event = entry.event
                 items.append(StreamItem(event, entry.number, entry.encoded))
                 self._ended = ends_run(event)

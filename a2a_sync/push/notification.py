@@ -94,7 +94,7 @@ class Notifications:
             body = by_version(webhook.version).encode_item(entry)
             too_large = len(body) > self._max_bytes
             return Notification(entry.number, self._shortened(webhook, len(body)).body if too_large else body)
-        if entry.kind is not TaskStatusUpdateEvent:
+        if not issubclass(entry.kind, TaskStatusUpdateEvent):
             return Notification(entry.number, None)
         assert isinstance(entry.event, TaskStatusUpdateEvent)
         # The rest of the task may be newer than this status; the next notification is about that.

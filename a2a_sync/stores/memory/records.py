@@ -189,6 +189,8 @@ class Record:
     events: tuple[Packed, ...] | list[Packed] = ()
     #: When each of them was stored, in milliseconds, and its bytes. The garbage collector skips such an object.
     stamps: bytearray = field(default_factory=bytearray)
+    #: The numbers and bytes of those that are no messages and have more than `LOG_PAGE_BYTES`.
+    large: tuple[tuple[int, int], ...] = ()
     messages: int = 0
     artifacts: int = 0
     bytes: int = 0
@@ -238,8 +240,10 @@ class Record:
         version, compacted, _, event, metadata = self._state
         now = clock.time_ns()
         time, size = (now // 1_000_000).to_bytes(_NUMBER, "big"), sum(sizes)
-        for one in sizes:
+        for number, (packed, one) in enumerate(zip(events, sizes, strict=True), version + 1):
             self.stamps += time + one.to_bytes(_NUMBER, "big")
+            if one > LOG_PAGE_BYTES and packed[0] != MESSAGE:
+                self.large += ((number, one),)
         self.bytes += size
         self.owned.account.bytes += size
         known = self.events
@@ -351,10 +355,7 @@ class Record:
 
     def large_events(self, after: int) -> int:
         """The bytes of the large streamed entries with numbers above `after`."""
-        version, compacted = self._state[:2]
-        indexes = range(max(after - compacted, 0), version - compacted)
-        sizes = [self._size(index) for index in indexes if self.events[index][0] != MESSAGE]
-        return sum(size for size in sizes if size > LOG_PAGE_BYTES)
+        return sum(size for number, size in self.large if number > after)
 
     def _time(self, index: int) -> int:
         return int.from_bytes(self.stamps[index * _STAMP : index * _STAMP + _NUMBER], "big")
