@@ -8,6 +8,7 @@ here. This module knows text and plain values, not the protocol.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable
 from itertools import accumulate
 from math import isinf
@@ -26,6 +27,10 @@ MAX_EVENT_DEPTH = 112
 #: characters takes a hundred bytes of memory, and everything after the decoder handles each by itself.
 MAX_CONTAINERS = 250_000
 _CHARACTERS_EACH = 32
+#: A request may have so many keys, and one more for each `_CHARACTERS_OF_KEY` characters: the decoder keeps the interpreter for a
+#: microsecond for each, and each takes up to 250 bytes. A response, or an event, can contain a whole task.
+MAX_KEYS, MAX_ANSWER_KEYS = 250_000, 1_000_000
+_CHARACTERS_OF_KEY = 64
 #: Counting in shorter texts is cheap.
 _SHORT = 4096
 _BOM = "\ufeff"
@@ -35,14 +40,18 @@ _ALIKE = bytes.maketrans(b"{}", b"[]")
 _STEP = {ord("["): 1, ord("]"): -1}
 #: From this many characters on a text is long.
 LONG_TEXT = 64 * 1024
+#: The decoder takes up to a tenth of a second for a text of so many bytes. The longest pause after a longer one, in seconds.
+_VERY_LONG, _MAX_PAUSE = 1024 * 1024, 0.25
 #: What JSON does not allow in a string as it is.
 _ESCAPED = ('"', "\\", *map(chr, range(32)))
 #: More levels than most texts have.
 _SHALLOW = 16
 
 
-def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH, max_keys: int | None = None) -> Any:
-    """The value of `body`: UTF-8, with or without a byte order mark. `max_keys` is the number of keys of all objects together.
+def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH, max_keys: int = MAX_KEYS) -> Any:
+    """The value of `body`: UTF-8, with or without a byte order mark.
+
+    All objects together may have `max_keys` keys, and one more for each 64 characters of the text.
 
     Raises:
         JSONParseError: it is not JSON that this library accepts; the message says what is wrong, and where.
@@ -53,8 +62,9 @@ def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH, max_keys: int | None
         if _depth(text) > max_depth:
             raise JSONParseError(f"Invalid JSON: nested deeper than {max_depth} levels")
     # The colons in strings are removed only where all colons are too many.
-    if max_keys is not None and text.count(":") > max_keys and len(_outside_strings(text, _NOT_COLONS)) > max_keys:
-        raise JSONParseError(f"Invalid JSON: more than {max_keys} keys")
+    most = max_keys + len(text) // _CHARACTERS_OF_KEY
+    if text.count(":") > most and len(_outside_strings(text, _NOT_COLONS)) > most:
+        raise JSONParseError(f"Invalid JSON: more than {most} keys")
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -67,6 +77,20 @@ def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH, max_keys: int | None
         raise JSONParseError("Invalid JSON: a number has too many digits") from None
     if "\\" in text and ("\\ud" in text or "\\uD" in text):
         _refuse_lone_surrogates(value)
+    return value
+
+
+def loads_stored(body: bytes) -> Any:
+    """The value of JSON that `dumps` has written: nothing is checked.
+
+    After a long text the calling thread pauses for a quarter of the time, at most for 0.25 seconds. The decoder keeps the
+    interpreter to its end, and another thread that needs the interpreter some times would wait for several calls.
+    """
+    if len(body) < _VERY_LONG:
+        return json.loads(body)
+    began = time.monotonic()
+    value = json.loads(body)
+    time.sleep(min((time.monotonic() - began) / 4, _MAX_PAUSE))
     return value
 
 

@@ -42,7 +42,7 @@ logger: Final = get_logger(__name__)
 _TOKENS = (NOTIFICATION_TOKEN.lower(), "a2a-notification-token")
 _MAX_TOKEN_LENGTH = 16 * 1024
 #: The largest body of an unknown sender that is parsed without waiting for others; JSON may take twenty times its size of memory.
-_SMALL_BODY = 1024 * 1024
+_SMALL_BODY = 64 * 1024
 #: How long a larger one waits for its turn, in seconds.
 _PARSE_WAIT_SECONDS = 10.0
 #: Notifications that wait for `WebhookReceiver.notifications`, and the bytes of their bodies.
@@ -333,7 +333,7 @@ class WebhookReceiver:
                 return
             with self._lock:
                 self._queued_bytes -= len(body)
-            event, version = _read(body)
+            event, version = _decode(_parse(body))
             yield PushNotification(event=event, task_id=task_id, id=own_id, version=version, claims=claims)
 
     # -- checks --
@@ -357,10 +357,16 @@ class WebhookReceiver:
         if len(body) > self._max_body_bytes:
             raise NotificationRefusedError(413, "too large")
         with self._turn(body):
-            event, version = _read(body)
+            value = _parse(body)
+        named = _named_task(value)
+        token_of = None if isinstance(self._token, str) else self._token
+        if token_of is not None:
+            # Before the event is decoded, which takes longer than all of this.
+            self._check_token(headers, token_of(named))
+        event, version = _decode(value)
         task_id = event.id if isinstance(event, Task) else event.task_id
-        if self._token is not None and not isinstance(self._token, str):
-            self._check_token(headers, self._token(task_id))
+        if token_of is not None and task_id != named:
+            self._check_token(headers, token_of(task_id))
         own_id = headers.get(NOTIFICATION_ID.lower(), "")
         return PushNotification(event=event, task_id=task_id, id=own_id, version=version, claims=claims)
 
@@ -460,13 +466,24 @@ def _key(notification: PushNotification) -> str:
     return hashlib.sha256(json.dumps([claims.get("iss", ""), notification.task_id, own]).encode()).hexdigest()
 
 
-def _read(body: bytes) -> tuple[Any, str]:
-    """The event in a body, and the version that it is written in."""
+def _parse(body: bytes) -> Any:
+    """The JSON in a body."""
     try:
-        value = jsontext.loads(body, max_depth=jsontext.MAX_EVENT_DEPTH)
+        return jsontext.loads(body, max_depth=jsontext.MAX_EVENT_DEPTH, max_keys=jsontext.MAX_ANSWER_KEYS)
     except JSONParseError as error:
         raise NotificationRefusedError(400, f"the body is not JSON: {error.message}") from None
+
+
+def _named_task(value: Any) -> str:
+    """The id of the task that an event seems to be about; ``""`` where it names none."""
     # Tasks of 0.3 have a kind; events of 1.0 have one member.
+    event = next(iter(value.values()), None) if isinstance(value, dict) and "kind" not in value else value
+    members = [event.get(name) for name in ("taskId", "task_id", "id")] if isinstance(event, dict) else []
+    return next((member for member in members if isinstance(member, str)), "")
+
+
+def _decode(value: Any) -> tuple[Any, str]:
+    """The event of the JSON in a body, and the version that it is written in."""
     version = "0.3" if isinstance(value, dict) and "kind" in value else "1.0"
     try:
         event = by_version(version).load_event(value)

@@ -206,5 +206,12 @@ def test_keys_are_counted_outside_of_strings(text: str) -> None:
         loads(text, max_keys=3)
 
 
+def test_a_long_text_may_have_more_keys() -> None:
+    text = '{"a":1,"b":"%s"}'
+    assert loads(text % ("x" * 128), max_keys=0)
+    with pytest.raises(JSONParseError, match="more than 1 keys"):
+        loads(text % ("x" * 64), max_keys=0)
+
+
 def test_colons_in_strings_are_no_keys() -> None:
     assert loads('["http://a:80/","::\\"::"]', max_keys=0) == ["http://a:80/", '::"::']

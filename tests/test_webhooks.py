@@ -41,18 +41,22 @@ from a2a_sync import (
     webhooks,
 )
 from a2a_sync import operations as op
+from a2a_sync.codec import by_version
 from a2a_sync.errors import StoreError
-from a2a_sync.operations import Call, CallContext
+from a2a_sync.operations import Call, CallContext, StreamItem
 from a2a_sync.signing import CardSigner, NotificationSigner, jwk, jwt
 from a2a_sync.stores import SQLiteReplayCache
 from a2a_sync.stores.sqlite import replay
 from a2a_sync.testing import wsgi_session
 from a2a_sync.types import (
+    Artifact,
     AuthenticationInfo,
     Message,
     Role,
     SendMessageConfiguration,
     SendMessageRequest,
+    TaskArtifactUpdateEvent,
+    TaskStatus,
     TaskStatusUpdateEvent,
     TextPart,
 )
@@ -610,19 +614,20 @@ def test_a_body_that_is_no_event_is_refused_when_it_is_posted(body: bytes) -> No
     assert not list(receiver.notifications(0))
 
 
-def test_large_bodies_of_unknown_senders_are_parsed_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [MEGABYTE, 100_000])
+def test_large_bodies_of_unknown_senders_are_parsed_one_at_a_time(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(webhooks, "_PARSE_WAIT_SECONDS", 0.05)
     parsing, proceed = threading.Event(), threading.Event()
-    read = webhooks._read
+    parse = webhooks._parse
 
     def slow(body: bytes) -> Any:
-        if len(body) > MEGABYTE:
+        if len(body) > size:
             parsing.set()
             assert proceed.wait(TIMEOUT)
-        return read(body)
+        return parse(body)
 
-    monkeypatch.setattr(webhooks, "_read", slow)
-    large = BODY[:-1] + b" " * MEGABYTE + b"}"
+    monkeypatch.setattr(webhooks, "_parse", slow)
+    large = BODY[:-1] + b" " * size + b"}"
     receiver = WebhookReceiver(token={"t": "t0ken"}.get, on_notification=lambda notification: None)
     with ThreadPoolExecutor() as pool:
         first = pool.submit(post, receiver, body=large)
@@ -632,6 +637,44 @@ def test_large_bodies_of_unknown_senders_are_parsed_one_at_a_time(monkeypatch: p
         proceed.set()
         assert first.result(TIMEOUT)[0] == 204
     assert post(receiver, body=large)[0] == 204
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_no_event_of_an_unknown_sender_is_decoded(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """Ten bodies of 0.99 MB a second, with 76,000 parts each, delayed a genuine notification by 29 seconds."""
+    decoded: list[Any] = []
+    decode = webhooks._decode
+    monkeypatch.setattr(webhooks, "_decode", lambda value: decoded.append(value) or decode(value))
+    status = TaskStatus(state=TaskState.WORKING)
+    events: list[Any] = [
+        Task(id="t", context_id="c", status=status),
+        TaskStatusUpdateEvent(task_id="t", context_id="c", status=status),
+        TaskArtifactUpdateEvent(
+            task_id="t", context_id="c", artifact=Artifact(artifact_id="a", parts=(TextPart("x"),))
+        ),
+        Message(role=Role.AGENT, parts=(TextPart("x"),), message_id="m", task_id="t", context_id="c"),
+    ]
+    receiver = WebhookReceiver(token={"t": "t0ken", "u": "another"}.get)
+    for event in events:
+        body = by_version(version).encode_item(StreamItem(event))
+        for token in ("wrong", "another", ""):
+            assert post(receiver, body=body, X_A2A_Notification_Token=token)[0] == 401
+        assert decoded == []
+        assert post(receiver, body=body)[0] == 204
+        assert len(decoded) == 1
+        decoded.clear()
+
+
+def test_a_token_of_another_task_than_that_of_the_event_is_refused() -> None:
+    receiver = WebhookReceiver(token={"t": "t0ken", "mine": "my token"}.get)
+    for body in (
+        b'{"kind":{},"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}},"taskId":"mine"}',
+        b'{"other":{"id":"mine"},"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}',
+        b'{"task":{"taskId":"mine","id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}',
+        b'{"kind":"task","taskId":"mine","id":"t","contextId":"c","status":{"state":"working"}}',
+    ):
+        assert post(receiver, body=body, X_A2A_Notification_Token="my token")[0] in (400, 401)
+    assert not list(receiver.notifications(0))
 
 
 def test_without_a_function_notifications_wait():

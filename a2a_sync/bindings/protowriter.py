@@ -202,22 +202,24 @@ def _timestamp(value: Any) -> bytes:
     return b"\x08" + varint(seconds) + (b"\x10" + varint(nanos) if nanos else b"")
 
 
+# A list of the pieces of a million small members would take 250 MB.
+
+
 def _struct(value: Any, depth: int = 0) -> bytes:
-    written: list[bytes] = []
+    written = bytearray()
     for name, member in value.items():
         key, data = name.encode(), _value(member, depth + 3)
-        size = varint(len(key))
-        data = varint(len(data)) + data
-        written += (b"\x0a", varint(len(size) + len(key) + len(data) + 2), b"\x0a", size, key, b"\x12", data)
-    return b"".join(written)
+        pair = b"\x0a%b%b\x12%b%b" % (varint(len(key)), key, varint(len(data)), data)
+        written += b"\x0a%b%b" % (varint(len(pair)), pair)
+    return bytes(written)
 
 
 def _list(value: Any, depth: int = 0) -> bytes:
-    written: list[bytes] = []
+    written = bytearray()
     for item in value:
         data = _value(item, depth + 2)
-        written += (b"\x0a", varint(len(data)), data)
-    return b"".join(written)
+        written += b"\x0a%b%b" % (varint(len(data)), data)
+    return bytes(written)
 
 
 def _value(value: Any, depth: int = 0) -> bytes:

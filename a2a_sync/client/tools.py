@@ -25,6 +25,8 @@ SKILL = "skillId"
 _MAX_NAME_CHARS = 64
 #: The limit of OpenAI's API for the description of a tool.
 _MAX_DESCRIPTION_CHARS = 1024
+#: More characters of a result are not given to a model: frameworks copy and escape them several times.
+_MAX_RESULT = 1_000_000
 #: Words that begin a section of a docstring.
 _SECTIONS = re.compile(r"\b(Args|Returns|Raises):")
 _DOC = """{about}
@@ -114,7 +116,7 @@ def _sentence(text: str) -> str:
 
 
 def tool_result(result: Task | Message) -> str:
-    """The text that a tool returns for a result.
+    """The text that a tool returns for a result, with at most 1,000,000 characters of it.
 
     Raises:
         TaskFailedError: the task failed, was rejected or canceled.
@@ -124,8 +126,15 @@ def tool_result(result: Task | Message) -> str:
             raise TaskFailedError(result)
         if result.state.interrupted:
             asked = "authorisation is needed" if result.state is TaskState.AUTH_REQUIRED else "input is needed"
-            return f'{result.text}\n\n[{asked}: call this tool again with the answer and task_id="{result.id}"]'
-    return result_text(result)
+            return (
+                f'{_limited(result.text)}\n\n[{asked}: call this tool again with the answer and task_id="{result.id}"]'
+            )
+    return _limited(result_text(result))
+
+
+def _limited(text: str) -> str:
+    left = len(text) - _MAX_RESULT
+    return text if left <= 0 else f"{text[:_MAX_RESULT]}\n\n[{left} more characters were left out]"
 
 
 def result_text(result: Task | Message) -> str:

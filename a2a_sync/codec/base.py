@@ -5,13 +5,15 @@ Errors, which are nearly the same in all versions, are encoded and decoded here 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from a2a_sync import card as c
 from a2a_sync import types as t
 from a2a_sync.codec.fields import DecodeError, Invalid, Kind
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.errors import (
     AgentError,
     FieldViolation,
@@ -20,7 +22,7 @@ from a2a_sync.errors import (
     UnsupportedOperationError,
     error_from_wire,
 )
-from a2a_sync.jsontext import LONG_TEXT, MAX_ANSWER_DEPTH, MAX_EVENT_DEPTH, dumps, loads
+from a2a_sync.jsontext import LONG_TEXT, MAX_ANSWER_DEPTH, MAX_ANSWER_KEYS, MAX_EVENT_DEPTH, dumps, loads
 from a2a_sync.lifecycle import Entry
 from a2a_sync.operations import AnyOperation, StreamItem
 
@@ -33,11 +35,27 @@ _UNIONS: dict[Any, str] = {
 }
 #: Artifacts that are streamed at the same time, for which a codec keeps some hundred bytes each.
 _MOST_ARTIFACTS = 1024
-#: A response may have this many keys, and one more for each so many bytes: parsing one costs up to 250 bytes and some microseconds,
-#: in which no other thread runs.
-_MAX_KEYS, _BYTES_OF_KEY = 1_000_000, 64
 #: Stands for the text of an event, and takes more characters in JSON.
 _MARK = "\0"
+
+
+#: The number of locks for events.
+LOCKS = 64
+
+
+class _EncodingLocks:
+    """Locks for events, by ``id(encoded) // 16 % LOCKS``: of the streams that encode an event at the same time, one does."""
+
+    def __init__(self) -> None:
+        renew_per_process(self)
+
+    def renew(self) -> None:
+        """In a forked child: no lock is held."""
+        self.locks = [threading.Lock() for _ in range(LOCKS)]
+
+
+#: Held while an event is decoded and encoded for a stream.
+ENCODING: Final = _EncodingLocks()
 
 
 class Codec:
@@ -142,7 +160,10 @@ class Codec:
         """
         encoded = item.encoded.get(self._encoding)
         if encoded is None:
-            encoded = item.encoded[self._encoding] = self._encode_event(item.event)
+            with ENCODING.locks[id(item.encoded) // 16 % LOCKS]:
+                encoded = item.encoded.get(self._encoding)
+                if encoded is None:
+                    encoded = item.encoded[self._encoding] = self._encode_event(item.event)
         return encoded
 
     def _encode_event(self, event: Any) -> bytes:
@@ -269,7 +290,7 @@ def load_answer(body: bytes | str) -> Any:
         DecodeError: it is not JSON.
     """
     try:
-        return loads(body, max_depth=MAX_ANSWER_DEPTH, max_keys=_MAX_KEYS + len(body) // _BYTES_OF_KEY)
+        return loads(body, max_depth=MAX_ANSWER_DEPTH, max_keys=MAX_ANSWER_KEYS)
     except JSONParseError as error:
         raise DecodeError(error.message) from None
 

@@ -19,6 +19,7 @@ from a2a_sync.auth.request import AuthRequest, PeerCertificate
 from a2a_sync.bindings import protobuf
 from a2a_sync.bindings.headers import VERSION, named_extensions, named_versions
 from a2a_sync.codec import Codec, by_version
+from a2a_sync.codec.base import ENCODING, LOCKS
 from a2a_sync.codec.fields import shown
 from a2a_sync.engine.hub import PolledStream, Steps, Wait
 from a2a_sync.errors import AgentError, InvalidParamsError, VersionNotSupportedError
@@ -235,8 +236,7 @@ class Methods:
     def _open_stream(self, service: AgentService, call: Call[Any, Any], events: PolledStream, rpc: Any) -> None:
         responses, streaming = service.engine.responses, call.operation.streaming
         pending = events if isinstance(events, PendingReply) else None
-        # A stream reserves bytes until its snapshot is read, and a place until it ends.
-        leave = responses.release_bytes()
+        leave: Callable[[], None] | None = None
         numbered = streaming and protobuf.EVENT_NUMBERS in call.context.headers
         encode = self._encode_numbered if numbered else self._encode
 
@@ -262,6 +262,9 @@ class Methods:
                     leave()
 
         try:
+            # A stream reserves bytes until its snapshot is encoded, and a place until it ends.
+            first = [encode(item) for item in events.poll(0) or ()] if pending is None and responses.reserved else []
+            leave = responses.release_bytes()
             if numbered and call.context.answer_headers is not None:
                 call.context.answer_headers[protobuf.EVENT_NUMBERS] = "1"
             if streaming:
@@ -275,6 +278,7 @@ class Methods:
                 heartbeats=numbered,
                 ages=streaming,
                 pending=pending,
+                first=first,
                 finish=finish,
             )
             opened.open(rpc)
@@ -303,10 +307,12 @@ class Methods:
         key = f"grpc {self._codec.version}"
         encoded = item.encoded.get(key)
         if encoded is None:
-            event = self._codec.dump_event(item.event)
-            encoded = item.encoded[key] = protobuf.encode_result(
-                SEND_STREAMING_MESSAGE.name, event, self._codec.version
-            )
+            with ENCODING.locks[id(item.encoded) // 16 % LOCKS]:
+                encoded = item.encoded.get(key)
+                if encoded is None:
+                    event = self._codec.dump_event(item.event)
+                    encoded = protobuf.encode_result(SEND_STREAMING_MESSAGE.name, event, self._codec.version)
+                    item.encoded[key] = encoded
         return encoded
 
 

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Any, Final
 
@@ -107,6 +107,7 @@ class OpenStream:
         heartbeats: the client expects empty messages while there are no events.
         ages: it has the longest life of a stream; a send has none.
         pending: `events`, where it is a send that waits.
+        first: messages to send before the events.
         finish: called once, with the error that ended the stream, or None, before the last message is sent.
     """
 
@@ -125,15 +126,16 @@ class OpenStream:
     heartbeats: InitVar[bool]
     ages: bool
     pending: PendingReply | None
+    first: InitVar[Iterable[bytes]]
     finish: Callable[[AgentError | None], None]
 
-    def __post_init__(self, heartbeats: bool) -> None:
+    def __post_init__(self, heartbeats: bool, first: Iterable[bytes]) -> None:
         self._lock = threading.Lock()
         #: Held by the thread that takes events, and then by the messages that are being sent.
         self._busy = True
         self._woken = self._ended = False
         self._error: AgentError | None = None
-        self._unsent: deque[bytes] = deque()
+        self._unsent: deque[bytes] = deque(first)
         #: A message is being sent.
         self._writing = False
         limits, now = self.sender.limits, time.monotonic()

@@ -62,6 +62,11 @@ class ResponseBudget:
         #: The owner of the request or response of each thread.
         self._owners: dict[int, str] = {}
 
+    @property
+    def reserved(self) -> bool:
+        """The calling thread holds bytes, or is admitted."""
+        return threading.get_ident() in self._owners
+
     def limit_threads(self, threads: int) -> None:
         """Set the number of the server's threads; called before there are requests."""
         self._max_places = max(1, threads // 2)

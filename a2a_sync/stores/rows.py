@@ -146,7 +146,7 @@ class Batch:
         self.change: Outcome = outcome(events)
         self.bodies: list[bytes] = [_CODEC.encode_item(entry) for entry in self.entries]
         for entry, body in zip(self.entries, self.bodies, strict=True):
-            if not entry.streamed:
+            if isinstance(entry.event, Message):
                 # No stream encodes it again, and a run keeps its message.
                 entry.size = len(body)
                 entry.encoded.clear()
@@ -238,7 +238,7 @@ def merged(stored: bytes | None, added: Mapping[str, object]) -> bytes | None:
 
 def event(body: bytes) -> LogEvent:
     """The event of one row of ``entries``."""
-    loaded: LogEvent = _CODEC.load_event(json.loads(body))
+    loaded: LogEvent = _CODEC.load_event(jsontext.loads_stored(body))
     return loaded
 
 
@@ -273,7 +273,7 @@ def dump_entry(entry: Entry) -> bytes:
 
 def fold_artifacts(snapshot: bytes | None, bodies: Iterable[bytes]) -> ArtifactFold:
     """The artifacts of a task: those of the snapshot, with the later entries applied."""
-    known = () if snapshot is None else json.loads(snapshot)
+    known = () if snapshot is None else jsontext.loads_stored(snapshot)
     fold = ArtifactFold(_CODEC.load(Artifact, value, strict=False) for value in known)
     for body in bodies:
         fold.apply(event(body))  # type: ignore[arg-type]

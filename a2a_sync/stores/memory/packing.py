@@ -9,7 +9,6 @@ take twenty times as much memory.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
@@ -185,7 +184,7 @@ def _unpack_parts(packed: tuple[_PackedPart, ...] | str) -> tuple[Part, ...]:
 def _unpack_part(packed: _PackedPart) -> Part:
     if isinstance(packed, str):
         return TextPart(packed)
-    return replace(packed.part, data=json.loads(packed.data)) if isinstance(packed, _LargeData) else packed
+    return replace(packed.part, data=jsontext.loads_stored(packed.data)) if isinstance(packed, _LargeData) else packed
 
 
 def _named(names: tuple[str, ...], values: tuple[Any, ...]) -> dict[str, Any]:
