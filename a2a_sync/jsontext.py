@@ -28,19 +28,23 @@ MAX_EVENT_DEPTH = 112
 MAX_CONTAINERS = 250_000
 _CHARACTERS_EACH = 32
 #: A request may have so many keys, and one more for each `_CHARACTERS_OF_KEY` characters: the decoder keeps the interpreter for a
-#: microsecond for each, and each takes up to 250 bytes. A response, or an event, can contain a whole task.
+#: microsecond for each, and each needs at most 250 bytes. A response, or an event, can contain a whole task.
 MAX_KEYS, MAX_ANSWER_KEYS = 250_000, 1_000_000
 _CHARACTERS_OF_KEY = 64
+#: A request may have so many values, and one more for each `_CHARACTERS_OF_VALUE` characters: numbers have ten usually, and two at
+#: least.
+MAX_VALUES, _CHARACTERS_OF_VALUE = 250_000, 8
 #: Counting in shorter texts is cheap.
 _SHORT = 4096
 _BOM = "\ufeff"
 _NOT_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
 _NOT_COLONS = bytes(set(range(256)) - set(b':"'))
+_NOT_COMMAS = bytes(set(range(256)) - set(b',"'))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
 _STEP = {ord("["): 1, ord("]"): -1}
 #: From this many characters on a text is long.
 LONG_TEXT = 64 * 1024
-#: The decoder takes up to a tenth of a second for a text of so many bytes. The longest pause after a longer one, in seconds.
+#: Decoding a text of so many bytes takes a tenth of a second at most. The longest pause after a longer one, in seconds.
 _VERY_LONG, _MAX_PAUSE = 1024 * 1024, 0.25
 #: What JSON does not allow in a string as it is.
 _ESCAPED = ('"', "\\", *map(chr, range(32)))
@@ -48,10 +52,13 @@ _ESCAPED = ('"', "\\", *map(chr, range(32)))
 _SHALLOW = 16
 
 
-def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH, max_keys: int = MAX_KEYS) -> Any:
+def loads(
+    body: bytes | str, *, max_depth: int = MAX_DEPTH, max_keys: int = MAX_KEYS, max_values: int | None = MAX_VALUES
+) -> Any:
     """The value of `body`: UTF-8, with or without a byte order mark.
 
-    All objects together may have `max_keys` keys, and one more for each 64 characters of the text.
+    All objects together may have `max_keys` keys, and one more for each 64 characters of the text. The text may have `max_values`
+    values, and one more for each 8 characters; None: any number.
 
     Raises:
         JSONParseError: it is not JSON that this library accepts; the message says what is wrong, and where.
@@ -61,10 +68,9 @@ def loads(body: bytes | str, *, max_depth: int = MAX_DEPTH, max_keys: int = MAX_
         _check_containers(text)
         if _depth(text) > max_depth:
             raise JSONParseError(f"Invalid JSON: nested deeper than {max_depth} levels")
-    # The colons in strings are removed only where all colons are too many.
-    most = max_keys + len(text) // _CHARACTERS_OF_KEY
-    if text.count(":") > most and len(_outside_strings(text, _NOT_COLONS)) > most:
-        raise JSONParseError(f"Invalid JSON: more than {most} keys")
+    _check_marks(text, ":", _NOT_COLONS, max_keys + len(text) // _CHARACTERS_OF_KEY, "keys")
+    if max_values is not None:
+        _check_marks(text, ",", _NOT_COMMAS, max_values + len(text) // _CHARACTERS_OF_VALUE, "values")
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -166,6 +172,12 @@ def _check_containers(text: str) -> None:
     # The brackets in strings are removed only where all brackets are too many.
     if text.count("[") + text.count("{") > most and _brackets(text).count(b"[") > most:
         raise JSONParseError(f"Invalid JSON: more than {most} arrays and objects")
+
+
+def _check_marks(text: str, mark: str, others: bytes, most: int, what: str) -> None:
+    # Those in strings are removed only where all of them are too many.
+    if text.count(mark) > most and len(_outside_strings(text, others)) > most:
+        raise JSONParseError(f"Invalid JSON: more than {most} {what}")
 
 
 def _depth(text: str) -> int:

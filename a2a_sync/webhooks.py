@@ -469,7 +469,9 @@ def _key(notification: PushNotification) -> str:
 def _parse(body: bytes) -> Any:
     """The JSON in a body."""
     try:
-        return jsontext.loads(body, max_depth=jsontext.MAX_EVENT_DEPTH, max_keys=jsontext.MAX_ANSWER_KEYS)
+        return jsontext.loads(
+            body, max_depth=jsontext.MAX_EVENT_DEPTH, max_keys=jsontext.MAX_ANSWER_KEYS, max_values=None
+        )
     except JSONParseError as error:
         raise NotificationRefusedError(400, f"the body is not JSON: {error.message}") from None
 

@@ -206,6 +206,34 @@ def test_keys_are_counted_outside_of_strings(text: str) -> None:
         loads(text, max_keys=3)
 
 
+def test_a_request_has_fewer_keys_than_an_answer() -> None:
+    text = "{" + ",".join(f'"{number:x}":1' for number in range(300_000)) + "}"
+    with pytest.raises(JSONParseError, match=r"^Invalid JSON: more than 2\d{5} keys$"):
+        loads(text)
+    assert len(loads(text, max_keys=jsontext.MAX_ANSWER_KEYS)) == 300_000
+
+
+def test_values_are_counted_outside_of_strings() -> None:
+    text = '["a,b,\\",",%s]'
+    assert loads(text % ",".join("12"), max_values=1) == ['a,b,",', 1, 2]
+    with pytest.raises(JSONParseError, match=r"^Invalid JSON: more than 350000 values$"):
+        loads("[" + "0," * 400_000 + "0]")
+    with pytest.raises(JSONParseError, match="more than 1 values"):
+        loads("[0,0,0]", max_values=1)
+    assert len(loads("[" + "0," * 400_000 + "0]", max_values=None)) == 400_001
+    assert len(loads(json.dumps([n / 7 for n in range(400_000)]))) == 400_000
+
+
+def test_after_a_long_stored_text_other_threads_run(monkeypatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(jsontext.time, "sleep", pauses.append)
+    assert jsontext.loads_stored(b'{"a":"x"}') == {"a": "x"}
+    assert pauses == []
+    assert jsontext.loads_stored(dumps(["x" * 1_100_000])) == ["x" * 1_100_000]
+    (pause,) = pauses
+    assert 0 < pause <= 0.25
+
+
 def test_a_long_text_may_have_more_keys() -> None:
     text = '{"a":1,"b":"%s"}'
     assert loads(text % ("x" * 128), max_keys=0)

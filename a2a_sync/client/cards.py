@@ -40,6 +40,8 @@ VerifyCard: TypeAlias = Callable[[dict[str, Any]], AgentCard]
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 #: The size of a card, in bytes. A registry reads the cards of many agents, and parsing a larger one would delay all threads.
 MAX_CARD_BYTES = 4 * 1024 * 1024
+#: The interfaces of a card, and its skills or security schemes. Reading one takes up to thirty microseconds.
+_MAX_INTERFACES, _MAX_MEMBERS = 1_000, 10_000
 #: Further interfaces that a call is sent to, where the first one cannot be connected to.
 _MAX_FALLBACKS = 4
 #: Seconds for which a card is used at least, whatever its server says.
@@ -135,11 +137,24 @@ def read_card(body: bytes, url: str, verify: VerifyCard | None) -> AgentCard | s
         value: Any = jsontext.loads(body)
         if missing := _missing_members(value):
             return f"JSON, but no agent card: {missing}"
+        _check_counts(value)
         return with_absolute_urls((verify or load_card)(value), url)
     except JSONParseError:
         return "not JSON"
     except (DecodeError, UnsafeURLError) as error:
         return f"not a valid card ({error})"
+
+
+def _check_counts(document: Mapping[str, Any]) -> None:
+    """Check how many skills and interfaces a card has, before they are read.
+
+    Raises:
+        DecodeError: too many.
+    """
+    for name, member in document.items():
+        most = _MAX_INTERFACES if name in ("supportedInterfaces", "additionalInterfaces") else _MAX_MEMBERS
+        if isinstance(member, list | dict) and len(member) > most:
+            raise DecodeError(f"{name} has more than {most} members")
 
 
 def _missing_members(value: object) -> str:

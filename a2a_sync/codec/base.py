@@ -290,7 +290,7 @@ def load_answer(body: bytes | str) -> Any:
         DecodeError: it is not JSON.
     """
     try:
-        return loads(body, max_depth=MAX_ANSWER_DEPTH, max_keys=MAX_ANSWER_KEYS)
+        return loads(body, max_depth=MAX_ANSWER_DEPTH, max_keys=MAX_ANSWER_KEYS, max_values=None)
     except JSONParseError as error:
         raise DecodeError(error.message) from None
 

@@ -543,7 +543,9 @@ class _Output:
         self._lock = threading.Lock()
         self._buffer: list[str] = []
         self._sent_at = 0.0
-        self._flusher = Periodic("a2a-bridge", self._flush_later, retry=bridge.interval)
+        # Not a method of this object: a cycle would keep the message of the run until a full garbage collection.
+        flush = weakref.WeakMethod(self._flush_later)
+        self._flusher = Periodic("a2a-bridge", lambda: (later := flush()) and later(), retry=bridge.interval)
         self._error: BaseException | None = None
         self._message = ""
         self._final: str | None = None

@@ -11,7 +11,7 @@ import pytest
 
 from a2a_sync import Client, Retry
 from a2a_sync.card import AgentCard, AgentInterface
-from a2a_sync.client.cards import InterfaceFilter, card_urls, usable_interfaces
+from a2a_sync.client.cards import InterfaceFilter, card_urls, read_card, usable_interfaces
 from a2a_sync.errors import CardNotFoundError, ConnectError, VersionNotSupportedError
 from tests.client.peer import TIMEOUT, Asked, Line, Script, peer, results, task
 
@@ -114,6 +114,23 @@ def test_a_card_with_a_broken_member_is_named() -> None:
         pytest.raises(CardNotFoundError, match=r"not a valid card \(skills"),
     ):
         client.card()
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "item"),
+    [
+        ("skills", 10_001, {"id": "s", "name": "S", "description": "d", "tags": []}),
+        ("supportedInterfaces", 1_001, {"url": "/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}),
+        ("additionalInterfaces", 1_001, {"url": "/a2a", "transport": "JSONRPC"}),
+    ],
+)
+def test_a_card_with_very_many_members_is_refused_before_they_are_read(
+    name: str, count: int, item: dict[str, Any]
+) -> None:
+    """Twenty agents whose cards had 42,000 interfaces delayed the first lookup of a registry by 25 seconds."""
+    card = {"name": "a", "description": "d", "version": "1", "url": "http://a.test/", "supportedInterfaces": []}
+    found = read_card(json.dumps({**card, name: [item] * count}).encode(), "http://a.test/", None)
+    assert found == f"not a valid card ({name} has more than {count - 1} members)"
 
 
 def test_without_a_connection_other_places_are_not_tried() -> None:

@@ -172,6 +172,18 @@ def test_all_artifacts_are_the_result_whatever_the_history_says() -> None:
     assert tool_result(task) == "result\nnotes"
 
 
+def test_a_result_has_no_more_text_than_a_model_can_read() -> None:
+    """A model of LlamaIndex that was given 60 MB delayed the runs of other callers by 15 seconds."""
+    asked = Message(role=Role.AGENT, parts=(TextPart("x" * 1_500_000),))
+    completed = Task(id="t", status=TaskStatus(state=TaskState.COMPLETED, message=asked))
+    waiting = Task(id="t", status=TaskStatus(state=TaskState.INPUT_REQUIRED, message=asked))
+    for task, end in ((completed, ""), (waiting, 'call this tool again with the answer and task_id="t"]')):
+        text = tool_result(task)
+        assert text.startswith("x" * 1_000_000 + "\n\n[500000 more characters were left out]")
+        assert text.endswith(end)
+        assert len(text) < 1_000_200
+
+
 def test_a_direct_message_is_a_result_too() -> None:
     quick = agent(lambda message, context: context.agent_message("pong"), direct=True)
     with Client(quick) as client:

@@ -1,5 +1,8 @@
 import contextlib
 import dataclasses
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
@@ -438,6 +441,26 @@ def test_an_unspecified_role_is_written_as_that_of_the_agent():
 def test_a_history_of_0_is_all_of_it():
     assert V03.load_request(GET_TASK, {"id": "t", "historyLength": 0}).history_length is None
     assert V03.load_request(GET_TASK, {"id": "t", "historyLength": 3}).history_length == 3
+
+
+def test_streams_that_encode_an_event_at_the_same_time_encode_it_once(monkeypatch):
+    entry, encoded, both = Entry(3, status_update(t.TaskState.WORKING)), [], threading.Barrier(2)
+
+    def encode(event):
+        encoded.append(event)
+        # Time for the other stream, which must not come.
+        time.sleep(0.1)
+        return b"{}"
+
+    def stream():
+        both.wait(30)
+        return V03.encode_item(StreamItem.of(entry))
+
+    monkeypatch.setattr(V03, "_encode_event", encode)
+    with ThreadPoolExecutor(2) as pool:
+        found = [one.result(30) for one in [pool.submit(stream) for _ in range(2)]]
+    assert found == [b"{}"] * 2
+    assert encoded == [entry.event]
 
 
 def test_an_event_is_encoded_once_per_version():

@@ -542,6 +542,39 @@ def test_large_answers_of_sends_that_waited_free_what_they_reserved(monkeypatch:
         assert (budget._taken, budget._owners, budget._turn) == (0, {}, None)
 
 
+@pytest.mark.parametrize("last_event_id", [None, "1"])
+def test_the_snapshot_of_a_large_task_is_encoded_while_its_bytes_are_reserved(
+    monkeypatch: pytest.MonkeyPatch, last_event_id: str | None
+) -> None:
+    """Streams that were opened ten times a second encoded four snapshots at once, which took 1.9 GB."""
+    encode, reserved = protobuf.encode_result, []
+
+    class Asking(Worker):
+        def handle_message(self, message: Message, context: RequestContext) -> Any:
+            context.artifact("a").write("x" * 3_000_000)
+            return InputRequired("and?")
+
+    with serving(A2AApp(Asking())) as server, channel(server, ("grpc.max_receive_message_length", -1)) as opened:
+        budget = server._site.service.engine.responses
+        with client_of(server, retry=None) as client:
+            task = client.send("go")
+            assert isinstance(task, t.Task)
+
+        def recorded(name: str, value: Any, version: str) -> bytes:
+            if "task" in value:
+                reserved.append(budget.reserved and budget._turn == threading.get_ident())
+            return encode(name, value, version)
+
+        monkeypatch.setattr(protobuf, "encode_result", recorded)
+        metadata = [] if last_event_id is None else [("last-event-id", last_event_id)]
+        request = protobuf.encode_request("SubscribeToTask", {"id": task.id}, "1.0")
+        events = opened.unary_stream(path("SubscribeToTask"))(request, metadata=metadata, timeout=60)
+        assert len(next(iter(events))) > 3_000_000
+        events.cancel()
+        assert reserved == [True]
+        eventually(lambda: (budget._taken, budget._owners, budget._places.taken) == (0, {}, 0), "what was reserved")
+
+
 class Pondering(Worker):
     """Answers with a message and no task, when `answers` is set."""
 

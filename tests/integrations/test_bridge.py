@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import gc
 import re
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -80,6 +82,26 @@ def pieces(client: Client) -> list[tuple[bool, bool, str]]:
     with client.stream("go") as stream:
         events = [event for event in stream if isinstance(event, TaskArtifactUpdateEvent)]
     return [(event.append, event.last_chunk, event.artifact.text) for event in events]
+
+
+def test_an_ended_run_keeps_no_message_until_a_garbage_collection(serve: Any) -> None:
+    """15 messages of 2 MB, with 248,000 small objects each, took 1.6 GB."""
+    contexts: list[weakref.ref[Any]] = []
+
+    async def script(turn: Turn) -> Any:
+        contexts.append(weakref.ref(turn.context))
+        yield Text("done")
+
+    client = serve(script)
+    gc.collect()
+    gc.disable()
+    try:
+        # What a thread has done last may be in its frames.
+        for _ in range(5):
+            assert send(client).text == "done"
+        eventually(lambda: sum(one() is not None for one in contexts) <= 1, "the end of the contexts")
+    finally:
+        gc.enable()
 
 
 # -- the answer ---------------------------------------------------------------------------------------------------------
