@@ -68,9 +68,10 @@ def loads(
         _check_containers(text)
         if _depth(text) > max_depth:
             raise JSONParseError(f"Invalid JSON: nested deeper than {max_depth} levels")
-    _check_marks(text, ":", _NOT_COLONS, max_keys + len(text) // _CHARACTERS_OF_KEY, "keys")
-    if max_values is not None:
-        _check_marks(text, ",", _NOT_COMMAS, max_values + len(text) // _CHARACTERS_OF_VALUE, "values")
+    if text.count(":") > (most := max_keys + len(text) // _CHARACTERS_OF_KEY):
+        _check_marks(text, _NOT_COLONS, most, "keys")
+    if max_values is not None and text.count(",") > (most := max_values + len(text) // _CHARACTERS_OF_VALUE):
+        _check_marks(text, _NOT_COMMAS, most, "values")
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -174,9 +175,9 @@ def _check_containers(text: str) -> None:
         raise JSONParseError(f"Invalid JSON: more than {most} arrays and objects")
 
 
-def _check_marks(text: str, mark: str, others: bytes, most: int, what: str) -> None:
-    # Those in strings are removed only where all of them are too many.
-    if text.count(mark) > most and len(_outside_strings(text, others)) > most:
+def _check_marks(text: str, others: bytes, most: int, what: str) -> None:
+    # The marks in strings are removed only where all of them are too many.
+    if len(_outside_strings(text, others)) > most:
         raise JSONParseError(f"Invalid JSON: more than {most} {what}")
 
 

@@ -40,7 +40,7 @@ VerifyCard: TypeAlias = Callable[[dict[str, Any]], AgentCard]
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 #: The size of a card, in bytes. A registry reads the cards of many agents, and parsing a larger one would delay all threads.
 MAX_CARD_BYTES = 4 * 1024 * 1024
-#: The interfaces of a card, and its skills or security schemes. Reading one takes up to thirty microseconds.
+#: The interfaces of a card, and its skills or security schemes. Each needs thirty microseconds at most.
 _MAX_INTERFACES, _MAX_MEMBERS = 1_000, 10_000
 #: Further interfaces that a call is sent to, where the first one cannot be connected to.
 _MAX_FALLBACKS = 4
