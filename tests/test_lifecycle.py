@@ -141,8 +141,8 @@ def test_an_entry_of_a_store_decodes_its_event_once_when_that_is_needed(event):
     assert entry == whole
     assert repr(entry) == repr(whole)
     assert decoded == [event]
-    with pytest.raises(AttributeError, match="Entry has no attribute 'evnet'"):
-        entry.evnet  # noqa: B018
+    with pytest.raises(AttributeError, match="Entry has no attribute 'other'"):
+        entry.other  # noqa: B018
 
 
 # -- what events add up to ----------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class _EncodingLocks:
 
     def renew(self) -> None:
         """In a forked child: no lock is held."""
-        self.locks = [threading.Lock() for _ in range(LOCKS)]
+        self.locks: list[threading.Lock] = [threading.Lock() for _ in range(LOCKS)]
 
 
 #: Held while an event is decoded and encoded for a stream.
