@@ -336,11 +336,11 @@ def _half_checked(_: Any) -> Any:
     return sender
 
 
-def _only_new(read: Any) -> Any:
-    def event(body: bytes) -> Any:
-        if b'"kind"' in body:
+def _only_new(decode: Any) -> Any:
+    def event(value: Any) -> Any:
+        if isinstance(value, dict) and "kind" in value:
             raise NotificationRefusedError(400, "no event")
-        return read(body)
+        return decode(value)
 
     return event
 
@@ -521,7 +521,7 @@ BROKEN: dict[str, Variant] = {
     "notifications of 1.0": Variant(
         "V1-HOOK-05",
         "a receiver does not parse tasks of 0.3",
-        inside=replaced("a2a_sync.webhooks", "_read", _only_new),
+        inside=replaced("a2a_sync.webhooks", "_decode", _only_new),
     ),
     "unbounded webhooks": Variant(
         "V1-HOOK-06",
