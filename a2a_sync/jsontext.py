@@ -34,6 +34,7 @@ _CHARACTERS_OF_KEY = 64
 #: A request may have so many values, and one more for each `_CHARACTERS_OF_VALUE` characters: numbers have ten usually, and two at
 #: least.
 MAX_VALUES, _CHARACTERS_OF_VALUE = 250_000, 8
+_ADVICE = "; send large data as a file"
 #: Counting in shorter texts is cheap.
 _SHORT = 4096
 _BOM = "\ufeff"
@@ -69,9 +70,9 @@ def loads(
         if _depth(text) > max_depth:
             raise JSONParseError(f"Invalid JSON: nested deeper than {max_depth} levels")
     if text.count(":") > (most := max_keys + len(text) // _CHARACTERS_OF_KEY):
-        _check_marks(text, _NOT_COLONS, most, "keys")
+        _check_marks(text, _NOT_COLONS, most, "keys" if max_values is None else f"keys{_ADVICE}")
     if max_values is not None and text.count(",") > (most := max_values + len(text) // _CHARACTERS_OF_VALUE):
-        _check_marks(text, _NOT_COMMAS, most, "values")
+        _check_marks(text, _NOT_COMMAS, most, f"values{_ADVICE}")
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:

@@ -11,7 +11,6 @@ import base64
 import contextvars
 import hashlib
 import json
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, suppress
 from typing import Any, NamedTuple, TypeAlias
@@ -21,7 +20,6 @@ from a2a_sync.client.connections import HEAD_OBSERVER
 from a2a_sync.client.retry import RETRY_OBSERVER, ClientClosedError
 from a2a_sync.client.stream import TaskStream
 from a2a_sync.client.tools import SKILL, tool_result
-from a2a_sync.concurrency.alarms import AlarmClock
 from a2a_sync.concurrency.eventloop import iterate_on_thread, retrieve_error
 from a2a_sync.errors import A2AError, TaskFailedError
 from a2a_sync.jsontext import dumps
@@ -31,7 +29,6 @@ from a2a_sync.types import Content, Message, StreamResponse, Task, TaskStatusUpd
 _CANCEL_SECONDS = 2.0
 #: How long an abandoned stream may take to name its task, in seconds. Then its thread is needed for others.
 _NAME_SECONDS = 10.0
-_alarms = AlarmClock("a2a-remote-calls")
 #: The bytes of the events of a call, as a multiple of the largest task. Frameworks keep every event, also where the task stays small
 #: because the agent replaces an artifact again and again. The end of an answer may repeat all of it.
 _MAX_TASKS = 4
@@ -65,6 +62,8 @@ class RemoteCall:
         #: Ends the wait for the head of a response, while there is one.
         self._end_wait: Callable[[], None] | None = None
         self._abandoned = False
+        #: The call was abandoned, and its agent has not begun to answer in time.
+        self._expired = False
         #: The task or message that the agent has answered with.
         self.result: Task | Message | None = None
 
@@ -81,7 +80,9 @@ class RemoteCall:
                     yield event
             except (GeneratorExit, asyncio.CancelledError):
                 self._abandoned = True
-                abandoning = asyncio.get_running_loop().run_in_executor(None, self._abandon)
+                loop = asyncio.get_running_loop()
+                loop.call_later(_NAME_SECONDS, self._expire)
+                abandoning = loop.run_in_executor(None, self._abandon)
                 abandoning.add_done_callback(retrieve_error)
                 raise
 
@@ -120,23 +121,21 @@ class RemoteCall:
 
     def _note_wait(self, end: Callable[[], None] | None) -> None:
         self._end_wait = end
-        if self._abandoned and end is not None:
-            self._limit_wait()
-
-    def _limit_wait(self) -> None:
-        """End the call where the agent has not begun to answer in time."""
-        _alarms.set(time.monotonic() + _NAME_SECONDS, self._end_unanswered)
-
-    def _end_unanswered(self) -> None:
-        end = self._end_wait
-        if self._stream is None and end is not None:
+        if self._expired and end is not None:
             end()
+
+    def _expire(self) -> None:
+        """End the wait of an abandoned call for the head of a response, on the loop; it does not block."""
+        if self._stream is None:
+            self._expired = True
+            if (end := self._end_wait) is not None:
+                end()
 
     def _abandon(self) -> None:
         stream = self._stream
         if stream is None:
-            self._limit_wait()
-        elif stream.task_id:
+            return
+        if stream.task_id:
             self._cancel(stream)
         else:
             # There is no id to cancel by; the thread that reads cancels the task when it knows it.
