@@ -108,8 +108,8 @@ class Entry(Undecoded):
     @property
     def role(self) -> Role | None:
         """The role of a message; None of other events."""
-        if self._role is None and not self.streamed:
-            return self.event.role  # type: ignore[union-attr]
+        if self._role is None and not self.streamed and isinstance(self.event, Message):
+            return self.event.role
         return self._role
 
     @property

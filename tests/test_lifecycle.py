@@ -142,7 +142,7 @@ def test_an_entry_of_a_store_decodes_its_event_once_when_that_is_needed(event):
     assert repr(entry) == repr(whole)
     assert decoded == [event]
     with pytest.raises(AttributeError, match="Entry has no attribute 'other'"):
-        entry.other  # noqa: B018
+        _ = entry.other
 
 
 # -- what events add up to ----------------------------------------------------------------------------------------------

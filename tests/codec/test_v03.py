@@ -1,7 +1,6 @@
 import contextlib
 import dataclasses
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
@@ -445,11 +444,14 @@ def test_a_history_of_0_is_all_of_it():
 
 def test_streams_that_encode_an_event_at_the_same_time_encode_it_once(monkeypatch):
     entry, encoded, both = Entry(3, status_update(t.TaskState.WORKING)), [], threading.Barrier(2)
+    overlap = threading.Event()
 
     def encode(event):
         encoded.append(event)
+        if len(encoded) > 1:
+            overlap.set()
         # Time for the other stream, which must not come.
-        time.sleep(0.1)
+        overlap.wait(0.1)
         return b"{}"
 
     def stream():
