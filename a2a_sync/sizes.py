@@ -5,6 +5,7 @@ Every member that a peer can choose is counted. Escapes are not: control charact
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,6 +31,7 @@ __all__ = [
     "entry_size",
     "event_size",
     "fit",
+    "memory_size",
     "message_size",
     "metadata_size",
     "part_size",
@@ -40,6 +42,8 @@ __all__ = [
 
 #: For names, ids of the usual length and punctuation: of a message, an event or an artifact, and of a part.
 AROUND, AROUND_PART = 256, 32
+#: What is larger counts as so many bytes.
+_MOST_MEMORY = 1024 * 1024 * 1024
 #: What `AROUND` has for the ids of a message, in bytes.
 _USUAL_IDS = 128
 
@@ -58,6 +62,35 @@ def part_size(part: Part) -> int:
     if isinstance(part, FilePart):
         return size + len(part.raw or b"") + texts_size((part.url or "",))
     return size + len(jsontext.dumps(part.data))
+
+
+def memory_size(message: Message) -> int:
+    """About how many bytes of memory the parts and metadata of a message need. Small objects need up to thirty times their JSON."""
+    size = _objects_size(message.metadata) if message.metadata else 0
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            size += sys.getsizeof(part.text)
+        elif isinstance(part, FilePart):
+            size += sys.getsizeof(part.raw)
+        else:
+            size += _objects_size(part.data)
+        if part.metadata:
+            size += _objects_size(part.metadata)
+    return size
+
+
+def _objects_size(value: object) -> int:
+    size, left = 0, [value]
+    # A value that was not decoded may contain itself.
+    while left and size < _MOST_MEMORY:
+        one = left.pop()
+        size += sys.getsizeof(one)
+        if isinstance(one, Mapping):
+            left.extend(one)
+            left.extend(one.values())
+        elif isinstance(one, (list, tuple)):
+            left.extend(one)
+    return size
 
 
 def message_size(message: Message) -> int:

@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -174,6 +175,86 @@ def test_one_owner_has_a_share_of_the_large_requests_and_responses() -> None:
     finish.set()
     for attacker in attackers:
         attacker.result(TIMEOUT)
+
+
+def spend(budget: ResponseBudget, clock: SimpleNamespace, owner: str, seconds: float) -> None:
+    budget.begin(owner)
+    clock.used += seconds
+    budget.release()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The processor time of the thread, and the time of the machine; both stand still."""
+    clock = SimpleNamespace(used=5.0, now=100.0)
+    set_clock(monkeypatch, responses, thread_time=lambda: clock.used, monotonic=lambda: clock.now)
+    return clock
+
+
+def several(threads: int) -> ResponseBudget:
+    quotas = Quotas()
+    quotas.several = True
+    return ResponseBudget(100, threads=threads, quotas=quotas)
+
+
+def test_an_owner_whose_small_requests_are_expensive_has_a_share_of_the_threads(clock: SimpleNamespace) -> None:
+    budget = several(4)
+    spend(budget, clock, "greedy", 0.2)
+    budget.begin("greedy")
+    assert not budget.reserved
+    budget.release()
+    spend(budget, clock, "greedy", 0.1)
+    holder = Background(lambda: budget.begin("greedy"))
+    holder.result(TIMEOUT)
+    with pytest.raises(OverloadedError, match="of this caller at once"):
+        budget.begin("greedy")
+    budget.release()
+    budget.begin("honest")
+    budget.release()
+    clock.now += 2.0
+    budget.begin("greedy")
+    assert not budget.reserved
+
+
+def test_many_cheap_requests_are_not_expensive(clock: SimpleNamespace) -> None:
+    budget = several(4)
+    for _ in range(1000):
+        spend(budget, clock, "busy", 0.009)
+    budget.begin("busy")
+    assert not budget.reserved
+
+
+def test_without_known_callers_no_processor_time_counts(clock: SimpleNamespace) -> None:
+    budget = ResponseBudget(100, threads=4)
+    for _ in range(10):
+        spend(budget, clock, "", 1.0)
+    budget.begin("")
+    assert not budget.reserved
+
+
+def test_under_gevent_the_processor_time_of_others_does_not_count(
+    clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(responses, "patched", lambda: True)
+    budget = several(4)
+    budget.begin("honest")
+    Background(lambda: spend(budget, clock, "greedy", 1.0)).result(TIMEOUT)
+    budget.release()
+    budget.begin("honest")
+    assert not budget.reserved
+    budget.release()
+    budget.begin("greedy")
+    assert budget.reserved
+    budget.release()
+
+
+def test_the_processor_time_of_a_bounded_number_of_owners_is_kept(clock: SimpleNamespace) -> None:
+    budget = several(4)
+    for number in range(responses._MAX_OWNERS + 5):
+        spend(budget, clock, f"owner {number}", 1.0)
+    assert len(budget._spent) == responses._MAX_OWNERS
+    budget.begin("owner 0")
+    assert not budget.reserved
 
 
 def test_bytes_are_released_before_the_response_is_written() -> None:

@@ -38,8 +38,8 @@ VerifyCard: TypeAlias = Callable[[dict[str, Any]], AgentCard]
 
 #: Paths of cards below the agent's URL; the second is used by old agents.
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
-#: The size of a card, in bytes. A registry reads the cards of many agents, and parsing a larger one would delay all threads.
-MAX_CARD_BYTES = 4 * 1024 * 1024
+#: The size of a card, in bytes. A registry reads the cards of many agents and keeps them; a larger one would delay all threads.
+MAX_CARD_BYTES = 1024 * 1024
 #: The interfaces of a card, and its skills or security schemes. Each needs thirty microseconds at most.
 _MAX_INTERFACES, _MAX_MEMBERS = 1_000, 10_000
 #: Further interfaces that a call is sent to, where the first one cannot be connected to.

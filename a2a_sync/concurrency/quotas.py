@@ -53,15 +53,19 @@ class Share:
             return True  # no caller is known, so there is one owner
         return self._held.get(owner, 0) < self.limit(owner)
 
-    def take(self, owner: str) -> None:
-        """`owner` holds one more slot."""
-        self.taken += 1
-        self._held[owner] = self._held.get(owner, 0) + 1
+    def held(self, owner: str) -> int:
+        """How many slots `owner` holds."""
+        return self._held.get(owner, 0)
 
-    def release(self, owner: str) -> None:
-        """`owner` holds one slot less."""
-        self.taken -= 1
-        left = self._held[owner] - 1
+    def take(self, owner: str, slots: int = 1) -> None:
+        """`owner` holds one more slot, or so many."""
+        self.taken += slots
+        self._held[owner] = self._held.get(owner, 0) + slots
+
+    def release(self, owner: str, slots: int = 1) -> None:
+        """`owner` holds one slot less, or so many."""
+        self.taken -= slots
+        left = self._held[owner] - slots
         if left:
             self._held[owner] = left
         else:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from a2a_sync.agent.spec import AgentSpec
@@ -29,8 +30,9 @@ from a2a_sync.engine.run import Run, current_run
 from a2a_sync.engine.stamp import status_event
 from a2a_sync.errors import AgentError, OverloadedError, TaskNotCancelableError, TaskNotFoundError
 from a2a_sync.lifecycle import LogEvent
-from a2a_sync.limits import Limits, OwnerQuota
+from a2a_sync.limits import Limits
 from a2a_sync.operations import Principal, RunRequest, quota_owner
+from a2a_sync.sizes import memory_size
 from a2a_sync.stores.base import (
     HeldRun,
     Owner,
@@ -54,6 +56,8 @@ _STOP_TIMEOUT = 0.5
 #: Seconds between two searches for strays, and of how many tasks, the newest, they are searched for.
 _SEARCH_INTERVAL = 30.0
 _MAX_UNCERTAIN = 10_000
+#: The bytes of memory of the messages of all runs of a process, and of sends that wait for a busy task. Those up to the second number do not count.
+_MAX_MESSAGE_BYTES, _SMALL_MESSAGE = 512 * 1024 * 1024, 64 * 1024
 
 
 class RunOn(enum.Enum):
@@ -135,7 +139,8 @@ class RunManager(Component):
         self._hub = hub
         self._limits = limits
         self._debug = debug
-        bounds = quotas.quota if quotas is not None else OwnerQuota()
+        self._quotas = quotas or Quotas()
+        bounds = self._quotas.quota
         self._quota = StoreQuota(
             max_task_bytes=limits.max_task_bytes, max_tasks=bounds.max_tasks, max_bytes=bounds.max_stored_bytes
         )
@@ -151,6 +156,10 @@ class RunManager(Component):
     def renew(self) -> None:
         """In a forked child: the runs are the parent's."""
         self._active: dict[Run, Reservation | None] = {}
+        self._messages_lock = threading.Lock()
+        self._message_bytes = self._quotas.share(_MAX_MESSAGE_BYTES)
+        #: For each run with a large message: frees its memory.
+        self._large: dict[Run, Callable[[], None]] = {}
         #: Runs whose task will be stored, and may not be yet.
         self._unstored: set[Run] = set()
         #: Tasks whose start or takeover failed, though the store may have it, also later; and their runs of the last search.
@@ -177,8 +186,8 @@ class RunManager(Component):
         that the request continues; None: it creates its task.
 
         Raises:
-            OverloadedError: all threads and places in the queue are taken, or the owner's tasks hold as many bytes as they may;
-                nothing was stored.
+            OverloadedError: all threads and places in the queue are taken, or the owner's tasks hold as many bytes as they may,
+                or the messages of runs as much memory; nothing was stored.
             RequestTooLargeError: the task would hold more bytes than it may; nothing was stored.
             TaskBusy, TaskEnded, TaskNotFoundError, StoreError: from the store; nothing was stored.
         """
@@ -327,7 +336,36 @@ class RunManager(Component):
         if self._refuses(executor):
             self._cancel_reservation(run, slot)
             raise _stopping()
+        try:
+            free = self.hold_message(owner, request.message)
+        except OverloadedError:
+            self._cancel_reservation(run, slot)
+            raise
+        if free is not None:
+            self._large[run] = free
         return run
+
+    def hold_message(self, owner: Owner, message: Message) -> Callable[[], None] | None:
+        """Count the memory of a large message until the returned function is called; None: it is small.
+
+        Raises:
+            OverloadedError: the messages of this owner, or of all, have too much already.
+        """
+        size = memory_size(message)
+        if size <= _SMALL_MESSAGE:
+            return None
+        name = quota_owner(owner.id)
+        with self._messages_lock:
+            if not self._message_bytes.admits(name):
+                raise OverloadedError(
+                    "too many large messages in tasks that run or wait; try again later", retry_after=1.0
+                )
+            self._message_bytes.take(name, size)
+        return partial(self._free_message, name, size)
+
+    def _free_message(self, owner: str, size: int) -> None:
+        with self._messages_lock:
+            self._message_bytes.release(owner, size)
 
     def _cancel_reservation(self, run: Run, slot: Reservation | None) -> None:
         self._deregister(run)
@@ -342,6 +380,8 @@ class RunManager(Component):
         if run.unstored and run.started is None:
             self._search_stray(run)
         self._active.pop(run, None)
+        if run in self._large:
+            self._large.pop(run)()
         run.unsubscribe()
         self._watchdog.run_returned(run)
         if not self._run_returned.is_set():

@@ -153,8 +153,9 @@ class Methods:
                 if isinstance(data, AgentError):
                     raise data
                 service, caller = self._admit(method, data, rpc)
+                owner = "" if caller.principal is None else caller.principal.id
+                service.engine.responses.begin(owner)
                 if len(data) > SMALL_BYTES:
-                    owner = "" if caller.principal is None else caller.principal.id
                     yield from service.engine.responses.reserving(len(data), owner, response=False)
                 call = self._read(operation, method, data, caller, rpc)
                 result = service.call(call)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -385,7 +386,10 @@ class RequestHandler:
         deadline = time.monotonic() + (self._limits.busy_task_timeout if wait else 0.0)
         if not head.running and (started := self._started_after(owner, request, head, run_on)) is not None:
             return started
-        with self._send_queues.add(request.task_id) as queued:
+        with ExitStack() as held:
+            if (free := self._runs.hold_message(owner, request.message)) is not None:
+                held.callback(free)
+            queued = held.enter_context(self._send_queues.add(request.task_id))
             while not queued.first:
                 yield from self._while_busy(queued, request.task_id, deadline, context)
             # One of those before it may have been the same send.

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import cache, partial
 
 from a2a_sync.concurrency.fork import renew_per_process
+from a2a_sync.concurrency.gevent import patched
 from a2a_sync.concurrency.quotas import Quotas, Share
 from a2a_sync.engine.hub import Signal, Steps, Wait
 from a2a_sync.errors import OverloadedError
@@ -30,6 +31,13 @@ _PAUSE_SHARE = 0.25
 _MAX_PAUSE = 0.25
 #: Shorter pauses are added up, because a system takes longer for a sleep than was asked for.
 _MIN_PAUSE = 0.001
+#: A request of so many seconds of processor time is expensive. Above the second number of seconds, which decrease by the factor e in
+#: each `_DECAY` seconds, the next requests of the same owner are admitted as large ones are.
+_EXPENSIVE, _MUCH, _DECAY = 0.01, 0.25, 2.0
+#: Two at once use all of the interpreter; more delay each other and those of other owners.
+_MAX_EXPENSIVE = 2
+#: Owners whose processor time is kept: those of the newest expensive requests.
+_MAX_OWNERS = 1000
 #: ``M_MMAP_THRESHOLD`` of ``mallopt``.
 _MMAP_THRESHOLD = -3
 
@@ -39,8 +47,8 @@ class ResponseBudget:
 
     At most half of the threads have one at once, of which one owner has a share by `quotas`. Requests and responses share `total`
     bytes while they are read, worked on and encoded; one that is larger is admitted when there is no other one. Responses are
-    read and encoded one at a time, with pauses: each keeps the interpreter for long. A forked child starts with nothing
-    reserved.
+    read and encoded one at a time, with pauses: each keeps the interpreter for long. An owner whose requests have used much
+    processor time, though they are small, has two at once. A forked child starts with nothing reserved.
     """
 
     def __init__(self, total: int, threads: int | None = None, quotas: Quotas | None = None) -> None:
@@ -61,6 +69,12 @@ class ResponseBudget:
         self._places = self._quotas.share(self._max_places)
         #: The owner of the request or response of each thread.
         self._owners: dict[int, str] = {}
+        #: Of each thread: the owner of its request, and the processor time of the thread when it began.
+        self._began: dict[int, tuple[str, float]] = {}
+        #: The seconds of processor time of each owner's expensive requests, as they were at a time of the monotonic clock.
+        self._spent: dict[str, tuple[float, float]] = {}
+        #: Under gevent all requests have one thread: what others have used while a request waits is not its own.
+        self._spent_in_all: float | None = 0.0 if patched() else None
 
     @property
     def reserved(self) -> bool:
@@ -72,17 +86,47 @@ class ResponseBudget:
         self._max_places = max(1, threads // 2)
         self._places.total = self._max_places
 
-    def admit(self, owner: str) -> None:
+    def begin(self, owner: str) -> None:
+        """Begin a request of `owner` on the calling thread: its processor time counts for `owner` until `release`.
+
+        Raises:
+            OverloadedError: `owner` has used much processor time of late, and has too many requests at once; as for `admit`.
+        """
+        if owner or self._quotas.several:
+            self._began[threading.get_ident()] = owner, time.thread_time() - (self._spent_in_all or 0.0)
+            if owner in self._spent and self._seconds(owner, time.monotonic()) > _MUCH:
+                self.admit(owner, _MAX_EXPENSIVE)
+
+    def _end(self, owner: str, began: float) -> None:
+        spent = time.thread_time() - (self._spent_in_all or 0.0) - began
+        # What takes little time does not count, however often it comes: a server may have one client only.
+        if spent >= _EXPENSIVE:
+            with self._lock:
+                if self._spent_in_all is not None:
+                    self._spent_in_all += spent
+                now = time.monotonic()
+                known = self._seconds(owner, now)
+                # The newest are last.
+                self._spent.pop(owner, None)
+                self._spent[owner] = known + spent, now
+                if len(self._spent) > _MAX_OWNERS:
+                    del self._spent[next(iter(self._spent))]
+
+    def _seconds(self, owner: str, now: float) -> float:
+        seconds, at = self._spent.get(owner, (0.0, now))
+        return seconds * math.exp((at - now) / _DECAY)
+
+    def admit(self, owner: str, most: float = math.inf) -> None:
         """Admit a large request or response of `owner` on the calling thread, until it calls `release`. Does not wait.
 
         Raises:
-            OverloadedError: there are too many, in total or of this owner.
+            OverloadedError: there are too many in total, or of this owner, which may have its share, and `most`.
         """
         thread = threading.get_ident()
         with self._lock:
             if thread in self._owners:
                 return
-            if not self._places.admits(owner):
+            if not self._places.admits(owner) or self._places.held(owner) >= most:
                 own = self._places.taken < self._places.total
                 whose = " of this caller" if own else ""
                 text = f"too many large requests and responses{whose} at once; try again later"
@@ -205,6 +249,8 @@ class ResponseBudget:
     def release_bytes(self) -> Callable[[], None] | None:
         """Release the bytes of the calling thread; returns the function that ends what it was admitted for, if it was."""
         thread = threading.get_ident()
+        if self._began and (began := self._began.pop(thread, None)) is not None:
+            self._end(*began)
         if thread not in self._owners:
             return None
         with self._lock:

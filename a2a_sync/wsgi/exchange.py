@@ -185,10 +185,11 @@ class Exchange:
         """Find out the caller: before the body is read, and before `context`.
 
         Raises:
-            UnauthenticatedError, PermissionDeniedError: the request is refused.
+            UnauthenticatedError, PermissionDeniedError, OverloadedError: the request is refused.
         """
         try:
             self._principal = self._authenticate(auth_request(self.environ, self.headers))
+            self._budget.begin(self._caller)
         except AgentError:
             if 0 < (self.request.content_length or 0) <= _SMALL_BODY:
                 with suppress(AgentError):  # the request is refused in any case

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Client, Limits, MemoryStore, Message, Retry, SQLiteStore, Task, TaskState
+from a2a_sync import A2AApp, Agent, Client, DataPart, Limits, MemoryStore, Message, Retry, SQLiteStore, Task, TaskState
+from a2a_sync.engine import runs
 from a2a_sync.errors import OverloadedError, RequestTooLargeError, TaskNotFoundError
 from a2a_sync.integrations.remote import AgentTool
 from a2a_sync.limits import OwnerQuota
@@ -34,7 +35,7 @@ from a2a_sync.stores.base import (
 from a2a_sync.testing import wsgi_session
 from a2a_sync.testing.storecontract.making import begin, message
 from tests.agents.shared import agent, caller
-from tests.engine import Background, Gate, eventually
+from tests.engine import TIMEOUT, Background, Gate, eventually
 from tests.hostile.slow import abandon, call, connect
 from tests.live import LiveServer, gunicorn, gunicorn_gevent
 from tests.stopwatch import Stopwatch
@@ -413,6 +414,44 @@ def test_an_owner_at_its_byte_limit_is_refused_until_tasks_end() -> None:
         assert honest.send("hello").text == "hello"
         greedy.cancel_task(task.id)
         assert greedy.send("hello " + "x" * 60_000).state is TaskState.COMPLETED
+
+
+def test_small_expensive_requests_of_one_caller_leave_threads_to_another() -> None:
+    """JSON of very many small objects: a fifth of a second of processor time for each megabyte."""
+    table = [{"a": {}}] * 60_000
+    with A2AApp(agent, auth=caller) as app:
+        app._engine.responses.limit_threads(4)
+        session = wsgi_session(app)
+        greedy, honest = (named("http://agent.test", name, session=session) for name in ("greedy", "honest"))
+        for _ in range(6):
+            assert greedy.send(["hello", DataPart(table)]).text == "hello"
+        budget = app._engine.responses
+        # Half of the threads: two, of which one owner has one.
+        Background(lambda: budget.begin("greedy")).result(TIMEOUT)
+        with pytest.raises(OverloadedError, match="of this caller at once"):
+            greedy.list_tasks()
+        assert honest.send("hello").text == "hello"
+
+
+def test_messages_of_runs_have_a_bound_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_MAX_MESSAGE_BYTES", 4_000_000)
+    table = DataPart([{"a": {}}] * 5_000)
+    with A2AApp(agent, auth=caller) as app:
+        session = wsgi_session(app)
+        greedy, honest = (named("http://agent.test", name, session=session) for name in ("greedy", "honest"))
+        begun = [greedy.send(["wait", table], return_immediately=True).id for _ in range(2)]
+        with pytest.raises(OverloadedError, match="too many large messages"):
+            greedy.send(["wait", table], return_immediately=True)
+        assert len(greedy.list_tasks().tasks) == 2
+        with pytest.raises(OverloadedError, match="too many large messages"):
+            # The task is busy, so this would wait.
+            greedy.send(["hello", table], task_id=begun[0])
+        assert greedy.send("hello").text == "hello"
+        assert honest.send(["hello", table]).text == "hello"
+        for task_id in begun:
+            greedy.cancel_task(task_id)
+        eventually(lambda: not app._engine.runs._large, "the end of the cancelled runs")
+        assert greedy.send(["hello", table]).text == "hello"
 
 
 def test_tasks_evicted_by_a_refused_send_end_immediately() -> None:
