@@ -238,11 +238,14 @@ def test_under_gevent_the_processor_time_of_others_does_not_count(
     monkeypatch.setattr(responses, "patched", lambda: True)
     budget = several(4)
     budget.begin("honest")
-    Background(lambda: spend(budget, clock, "greedy", 1.0)).result(TIMEOUT)
+    Background(lambda: spend(budget, clock, "greedy", 1.2)).result(TIMEOUT)
     budget.release()
     budget.begin("honest")
     assert not budget.reserved
     budget.release()
+    with pytest.raises(OverloadedError, match="too many expensive requests of this caller"):
+        budget.begin("greedy")
+    clock.now += 1.0
     budget.begin("greedy")
     assert budget.reserved
     budget.release()

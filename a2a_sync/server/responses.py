@@ -34,6 +34,8 @@ _MIN_PAUSE = 0.001
 #: A request of so many seconds of processor time is expensive. Above the second number of seconds, which decrease by the factor e in
 #: each `_DECAY` seconds, the next requests of the same owner are admitted as large ones are.
 _EXPENSIVE, _MUCH, _DECAY = 0.01, 0.25, 2.0
+#: Under gevent no more requests are handled above this number of seconds: half of the processor time.
+_MOST_BETWEEN_GREENLETS = _DECAY / 2
 #: Two at once use all of the interpreter; more delay each other and those of other owners.
 _MAX_EXPENSIVE = 2
 #: Owners whose processor time is kept: those of the newest expensive requests.
@@ -92,10 +94,19 @@ class ResponseBudget:
         Raises:
             OverloadedError: `owner` has used much processor time of late, and has too many requests at once; as for `admit`.
         """
-        if owner or self._quotas.several:
-            self._began[threading.get_ident()] = owner, time.thread_time() - (self._spent_in_all or 0.0)
-            if owner in self._spent and self._seconds(owner, time.monotonic()) > _MUCH:
-                self.admit(owner, _MAX_EXPENSIVE)
+        if not owner and not self._quotas.several:
+            return
+        self._began[threading.get_ident()] = owner, time.thread_time() - (self._spent_in_all or 0.0)
+        self.limit(owner)
+
+    def limit(self, owner: str) -> None:
+        """As `begin`, of a request that has begun: others of `owner` may have used the time while its body was read."""
+        if owner not in self._spent or (seconds := self._seconds(owner, time.monotonic())) <= _MUCH:
+            return
+        # Greenlets handle a request after the other, so that those of this owner that wait are not counted.
+        if self._spent_in_all is not None and seconds > _MOST_BETWEEN_GREENLETS:
+            raise OverloadedError("too many expensive requests of this caller; try again later", retry_after=1.0)
+        self.admit(owner, _MAX_EXPENSIVE)
 
     def _end(self, owner: str, began: float) -> None:
         spent = time.thread_time() - (self._spent_in_all or 0.0) - began

@@ -241,6 +241,8 @@ class Exchange:
             raise RequestTooLargeError(
                 f"the body is larger than {most} bytes (Limits.max_body_bytes of the server); send large files by URL"
             )
+        if len(body) > _SMALL_BODY:
+            self._budget.limit(self._caller)
         if len(body) > SMALL_BYTES:
             # Not while it is read: a slow client would keep the bytes from all others.
             self._budget.reserve(len(body), self._caller, response=False)
