@@ -1,25 +1,28 @@
 """Server-sent events in both directions: frames out, events in.
 
 Writing is one function per kind of frame. Reading is done in two steps: `BlockSource` cuts a byte stream into complete
-blocks, promptly however the bytes were split on their way, and sseclient-py reads the fields of each block. The source
-does what that reader leaves open: line ends of every kind, byte order marks, a bounded size, cost that grows with the bytes
-and not with their square, and never an event that was cut short. The framing is that of the HTML standard (9.2.6) as spec
-9.4.2 uses it.
+blocks, promptly however the bytes were split on their way, and sseclient-py reads the fields of each short block. This module
+does what that reader leaves open: line ends of every kind, byte order marks, a bounded size, time and memory that grow with the
+bytes and not with their square, and never an event that was cut short. The framing is that of the HTML standard (9.2.6) as
+spec 9.4.2 uses it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from a2a_sync import jsontext
+from a2a_sync.concurrency.gevent import let_greenlets_run
 from a2a_sync.errors import JSONParseError
 
 #: How large one event may be, in bytes, unless the reader says otherwise.
 MAX_EVENT_BYTES = 64 * 1024 * 1024
-#: Blocks with more lines go to sseclient-py in pieces of so many: it copies what it has for each further line.
-_LINES_AT_ONCE = 128
+#: Blocks with more lines or bytes are not for sseclient-py, which copies what it has for each further line.
+_SHORT_LINES, _SHORT_BYTES = 128, 64 * 1024
+#: The value of each field of one name: of lines that begin after a line end.
+_DATA, _ID, _EVENT = (re.compile(rb"\n%b(?:: ?([^\n]*))?(?=\n)" % name) for name in (b"data", b"id", b"event"))
 #: More than one blank line: a stream of nothing else is compressed a thousand times.
 _BLANK_LINES = re.compile(rb"\n{3,}")
 _BOM = b"\xef\xbb\xbf"
@@ -89,8 +92,6 @@ class BlockSource:
     """
 
     def __init__(self, read: Callable[[], bytes], *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
-        #: The block just handed over continues in the next one (see `_in_pieces`).
-        self.continued: bool = False
         self._read = read
         self._max = max_event_bytes
         self._rest = bytearray()  # of the block that is not complete yet
@@ -142,52 +143,44 @@ class BlockSource:
     def _hand_over(self, last: bytes) -> Iterator[bytes]:
         """The block that ends with `last`."""
         self._check_size(len(self._rest) + len(last))
-        block = (bytes(self._rest) + last if self._rest else last).lstrip(b"\n")
-        self._rest.clear()
-        if not block:
-            return iter(())
-        if block.count(b"\n") > _LINES_AT_ONCE:
-            return self._in_pieces(block)
-        return iter((block,))
-
-    def _in_pieces(self, block: bytes) -> Iterator[bytes]:
-        """A block of very many lines as several that sseclient-py reads one by one; all but the last are `continued`."""
-        lines = block.split(b"\n")
-        data = [line for line in lines if line == b"data" or line.startswith(b"data:")]
-        others = {name: line for line in lines if (name := line.partition(b":")[0]) in (b"id", b"event")}
-        for start in range(0, len(data), _LINES_AT_ONCE):
-            self.continued = start + _LINES_AT_ONCE < len(data)
-            piece = data[start : start + _LINES_AT_ONCE] + ([] if self.continued else list(others.values()))
-            yield b"\n".join([*piece, b"", b""])
+        if self._rest:
+            self._rest += last
+            last = bytes(self._rest)
+            self._rest.clear()
+        block = last.lstrip(b"\n")
+        if block:
+            yield block
 
     def _finish(self) -> Iterator[bytes]:
         """What is left when the bytes end without the last blank line.
 
         Some servers omit it, and some connections break: an event has a whole JSON object or array as its data.
         """
-        whole, _, tail = bytes(self._rest).rpartition(b"\n")
-        self._rest.clear()
-        lines = whole.split(b"\n")
-        if tail.startswith(b"data:"):
-            lines.append(tail)
-        elif tail and not tail.startswith(b":"):
+        rest = self._rest
+        end = rest.rfind(b"\n") + 1
+        if rest.startswith(b"data:", end):
+            rest += b"\n"
+        elif end < len(rest) and not rest.startswith(b":", end):
             raise CutStream("the stream ended within a line")
-        if any(line.startswith(b"data") for line in lines):
-            if not _is_whole(lines):
-                raise CutStream("the stream ended within an event")
-            yield from self._hand_over(b"\n".join([*lines, b"", b""]))
+        else:
+            del rest[end:]
+        for block in self._hand_over(b"\n"):
+            data = _read_fields(block).data
+            if data is not None:
+                if not _is_whole(data):
+                    raise CutStream("the stream ended within an event")
+                yield block
 
 
-def _is_whole(lines: list[bytes]) -> bool:
-    data = b"\n".join(line[5:] for line in lines if line.startswith(b"data:"))
+def _is_whole(data: bytearray) -> bool:
     try:
         # A number or a word can be the beginning of a longer one; an object or array that closes is complete.
-        return isinstance(jsontext.loads(data), (dict, list))
+        return isinstance(jsontext.loads(bytes(data)), (dict, list))
     except JSONParseError:
         return False
 
 
-def _text(value: bytes) -> str:
+def _text(value: bytes | bytearray) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -204,26 +197,61 @@ class EventReader:
         self.source = source
 
     def __iter__(self) -> Iterator[ServerEvent]:
-        parts: list[str] = []
         for block in self.source:
-            if not parts and not self.source.continued and (plain := _PLAIN.fullmatch(block)):
+            if plain := _PLAIN.fullmatch(block):
                 yield ServerEvent(_text(plain[2]), None if plain[1] is None else _text(plain[1]), "message")
-                continue
-            event = _read_block(block)
-            if event is None:
-                continue
-            parts.append(event.data)
-            if not self.source.continued:
-                yield ServerEvent("\n".join(parts), event.id, event.event)
-                parts.clear()
+            elif (event := _read_block(block)) is not None:
+                yield event
 
 
-def _read_block(block: bytes) -> Any:
-    """The event of sseclient-py in a block; None if the block has no data."""
+def _read_block(block: bytes) -> ServerEvent | None:
+    """The event in a block; None if the block has no data."""
+    if len(block) > _SHORT_BYTES or block.count(b"\n") > _SHORT_LINES:
+        data, event_id, name = _read_fields(block)
+        if data is None:
+            return None
+        return ServerEvent(_text(data), None if event_id is None else _text(event_id), _text(name or b"message"))
     # Loaded with the first such block: most clients have none.
     from sseclient import SSEClient
 
     try:
-        return next(SSEClient(iter((block,))).events(), None)
+        event = next(SSEClient(iter((block,))).events(), None)
     except UnicodeDecodeError:
         raise MalformedStream("the stream is not UTF-8") from None
+    return None if event is None else ServerEvent(event.data, event.id, event.event)
+
+
+class _Fields(NamedTuple):
+    """The fields of a block: its lines of data as one text, and of the others the last one each."""
+
+    data: bytearray | None
+    id: bytes | None
+    event: bytes | None
+
+
+def _read_fields(block: bytes) -> _Fields:
+    """The fields of a block of any number of lines.
+
+    A list of very many lines needs ten times the memory of the block, so those of 64 KiB are read at once. Between them other
+    greenlets run.
+    """
+    text = b"\n" + block
+    data = bytearray()
+    ids: list[bytes] = []
+    names: list[bytes] = []
+    start, last = 0, len(text) - 1
+    while start < last:
+        end = text.rfind(b"\n", start + 1, start + _SHORT_BYTES)
+        if end < 0:
+            end = text.index(b"\n", start + 1)
+        if values := _DATA.findall(text, start, end + 1):
+            data += b"\n".join(values)
+            data += b"\n"
+        ids = _ID.findall(text, start, end + 1)[-1:] or ids
+        names = _EVENT.findall(text, start, end + 1)[-1:] or names
+        start = end
+        let_greenlets_run()
+    if not data:
+        return _Fields(None, None, None)
+    del data[-1:]
+    return _Fields(data, ids[0] if ids else None, names[0] if names else None)

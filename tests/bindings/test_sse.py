@@ -106,6 +106,16 @@ def test_bytes_one_by_one_give_the_same_events(body: bytes) -> None:
     assert outcome(*(body[place : place + 1] for place in range(len(body)))) == outcome(body)
 
 
+@given(st.lists(LINES.filter(lambda line: line != b"\xff" and line), max_size=24))
+@settings(deadline=None)
+def test_a_long_block_is_read_as_a_short_one(lines: list[bytes]) -> None:
+    block = b"\n".join([*lines, b"", b""])
+    expected = events(block)
+    long = b"".join(b"%b\n" % line for line in lines) + b": aside\n" * 200 + b"\n"
+
+    assert events(long) == expected
+
+
 JSON_LINES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=40)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -150,6 +151,34 @@ def test_a_block_of_very_many_names_that_begin_like_an_id_is_read_at_once() -> N
     with cpu_time(1.0):
         (event,) = EventReader(BlockSource(lambda: next(pieces, b"")))
     assert (event.data, event.id) == ("1", "7")
+
+
+@pytest.mark.parametrize("line", [b"data\n", b"data:\n", b"id:\n", b"x\n"])
+@pytest.mark.parametrize("end", [b"data: }\n\n", b"data: }\n"])
+def test_an_event_of_very_many_lines_takes_the_memory_of_its_bytes(line: bytes, end: bytes) -> None:
+    # One of 64 MiB, 65 KB compressed, took 908 MB, and 1,959 MB where the stream ended without its last blank line.
+    body = b"data: {\n" + line * (2 * MIB // len(line)) + end
+    pieces = iter([body[start : start + 8192] for start in range(0, len(body), 8192)])
+    tracemalloc.start()
+    try:
+        (event,) = EventReader(BlockSource(lambda: next(pieces, b"")))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (event.data[:2], event.data[-2:]) == ("{\n", "\n}")
+    assert peak < 6 * len(body)
+
+
+@pytest.mark.parametrize("line", [b"data\n", b"data: " + b"x" * (16 * 1024) + b"\n"])
+def test_greenlets_run_while_an_event_of_many_or_long_lines_is_read(
+    line: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # They waited for ten seconds.
+    turns: list[None] = []
+    monkeypatch.setattr("a2a_sync.bindings.sse.let_greenlets_run", lambda: turns.append(None))
+    pieces = iter([b"data: {\n" + line * (MIB // len(line)) + b"data: }\n\n"])
+    assert len(list(EventReader(BlockSource(lambda: next(pieces, b""))))) == 1
+    assert len(turns) >= 16
 
 
 @pytest.mark.parametrize("path", ["/tasks", "/"])
