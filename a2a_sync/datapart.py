@@ -18,13 +18,18 @@ from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from math import isfinite
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from a2a_sync.errors import DataPartError
 from a2a_sync.jsontext import MAX_DEPTH, dumps
 
 _T = TypeVar("_T")
+#: What became of each value that was tried as a union, or its refusal: by its path, its id and that of the union. With the union,
+#: so that its id stays its own.
+_Tried: TypeAlias = dict[tuple[str, int, int], tuple[Any, Any]]
+#: So many characters of a value, or of a name that a peer has chosen, are in an error.
+_SHOWN = 60
 
 
 def to_json(obj: object) -> Any:
@@ -60,7 +65,7 @@ def from_json(value: Any, cls: type[_T]) -> _T:
     """
     where = getattr(cls, "__name__", str(cls))
     try:
-        fitted: _T = _convert(value, cls, where)
+        fitted: _T = _convert(value, cls, where, {})
     except RecursionError:
         raise DataPartError(f"{where}: nested too deep") from None
     return fitted
@@ -79,7 +84,8 @@ def _to_plain_json(value: Any, where: str) -> Any:
             raise DataPartError(f"{where}: {value} cannot be written as JSON")
         return value
     if isinstance(value, Mapping):
-        return {_key(key, where): _to_plain_json(item, f"{where}.{key}") for key, item in value.items()}
+        named = ((_key(key, where), item) for key, item in value.items())
+        return {name: _to_plain_json(item, f"{where}.{_shortened(name)}") for name, item in named}
     if isinstance(value, (list, tuple, AbstractSet)):
         return [_to_plain_json(item, f"{where}[{index}]") for index, item in enumerate(value)]
     if is_dataclass(value) and not isinstance(value, type):
@@ -141,7 +147,7 @@ def _fields(cls: type) -> dict[str, _Field]:
     return table
 
 
-def _fit_dataclass(value: Any, cls: type, where: str) -> Any:
+def _fit_dataclass(value: Any, cls: type, where: str, tried: _Tried) -> Any:
     if not isinstance(value, dict):
         raise _mismatch("an object", value, where)
     from dataclasses_json import DataClassJsonMixin
@@ -154,7 +160,7 @@ def _fit_dataclass(value: Any, cls: type, where: str) -> Any:
     for key, item in value.items():
         field = table.get(key)
         if field is not None and (item is None or not field.decoded_by_user):
-            item = _convert(item, field.hint, f"{where}.{key}")
+            item = _convert(item, field.hint, f"{where}.{key}", tried)
         fitted[key] = item
     present = {id(table[key]) for key in value if key in table}
     for field in table.values():
@@ -169,23 +175,28 @@ def _fit_dataclass(value: Any, cls: type, where: str) -> Any:
         raise DataPartError(f"{where}: {error}") from error
 
 
-def _convert(value: Any, hint: Any, where: str) -> Any:
-    """`value` as what `hint` says, with nothing converted that carries information."""
+def _convert(value: Any, hint: Any, where: str, tried: _Tried) -> Any:
+    """`value` as what `hint` says, with nothing converted that carries information.
+
+    `where` is its path for errors. `tried` has the unions of the same conversion.
+    """
     hint = _unwrap_hint(hint)
     if hint is Any or hint is object or isinstance(hint, TypeVar):
         return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Union or origin is types.UnionType:
-        return _fit_union(value, arguments, where)
+        return _fit_union(value, arguments, where, tried)
     if origin is typing.Literal:
         if not any(type(value) is type(choice) and value == choice for choice in arguments):
-            raise DataPartError(f"{where}: expected one of {', '.join(map(repr, arguments))}, got {value!r}")
+            raise DataPartError(
+                f"{where}: expected one of {', '.join(map(repr, arguments))}, got {_abbreviated(value)}"
+            )
         return value
     plain = origin or hint
     if not isinstance(plain, type):
         return value
     if is_dataclass(plain):
-        return _fit_dataclass(value, plain, where)
+        return _fit_dataclass(value, plain, where, tried)
     if issubclass(plain, Enum):
         return _fit_enum(value, plain, where)
     if plain in _SCALARS:
@@ -196,9 +207,9 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if issubclass(plain, (bytes, bytearray)):
         raise DataPartError(f"{where}: {plain.__name__} cannot be written as JSON; send it as a FilePart")
     if issubclass(plain, Mapping):
-        return _fit_mapping(value, arguments, where)
+        return _fit_mapping(value, arguments, where, tried)
     if issubclass(plain, Collection):
-        return _fit_collection(value, plain, arguments, where)
+        return _fit_collection(value, plain, arguments, where, tried)
     if isinstance(value, plain):
         return value
     raise _mismatch(plain.__name__, value, where)
@@ -214,21 +225,35 @@ def _unwrap_hint(hint: Any) -> Any:
             return types.NoneType if hint is None else hint
 
 
-def _fit_union(value: Any, arms: tuple[Any, ...], where: str) -> Any:
+def _fit_union(value: Any, arms: tuple[Any, ...], where: str, tried: _Tried) -> Any:
+    # An arm may be refused for its last member, when all others are converted. The next arm has members with the same unions: without
+    # this, each level of a recursive union doubles the time.
+    key = (where, id(value), id(arms))
+    if key not in tried:
+        tried[key] = (arms, _try_arms(value, arms, where, tried))
+    _, fitted = tried[key]
+    if isinstance(fitted, DataPartError):
+        # A new one: each raise adds a traceback.
+        raise DataPartError(str(fitted)) from fitted.__cause__
+    return fitted
+
+
+def _try_arms(value: Any, arms: tuple[Any, ...], where: str, tried: _Tried) -> Any:
+    """`value` as the first arm that it fits, or the refusal."""
     if type(value) in arms and isinstance(value, (int, float)):
         return value
     refusals = []
     for arm in arms:
         try:
-            return _convert(value, arm, where)
+            return _convert(value, arm, where, tried)
         except DataPartError as error:
-            refusals.append((arm, error))
+            refusals.append((arm, error.with_traceback(None)))
     # A refusal from inside a member says more than that nothing fits.
     inner = [error for arm, error in refusals if isinstance(value, dict) and is_dataclass(_unwrap_hint(arm))]
     if len(inner) == 1:
-        raise inner[0]
+        return inner[0]
     listed = " or ".join("null" if arm is types.NoneType else getattr(arm, "__name__", str(arm)) for arm in arms)
-    raise _mismatch(listed, value, where)
+    return _mismatch(listed, value, where)
 
 
 def _fit_enum(value: Any, cls: type[Enum], where: str) -> Any:
@@ -240,24 +265,27 @@ def _fit_enum(value: Any, cls: type[Enum], where: str) -> Any:
     raise DataPartError(f"{where}: expected one of {choices}, got {_abbreviated(value)}")
 
 
-def _fit_mapping(value: Any, arguments: tuple[Any, ...], where: str) -> dict[Any, Any]:
+def _fit_mapping(value: Any, arguments: tuple[Any, ...], where: str, tried: _Tried) -> dict[Any, Any]:
     if not isinstance(value, dict):
         raise _mismatch("an object", value, where)
     key_hint, item_hint = arguments if len(arguments) == 2 else (Any, Any)
     key_hint = _unwrap_hint(key_hint)
-    return {_fit_key(key, key_hint, where): _convert(item, item_hint, f"{where}.{key}") for key, item in value.items()}
+    return {
+        _fit_key(key, key_hint, where, tried): _convert(item, item_hint, f"{where}.{_shortened(key)}", tried)
+        for key, item in value.items()
+    }
 
 
-def _fit_key(key: str, hint: Any, where: str) -> Any:
+def _fit_key(key: str, hint: Any, where: str, tried: _Tried) -> Any:
     if hint is int:
         try:
             return int(key)
         except ValueError:
             raise DataPartError(f"{where}: expected int as name, got {_abbreviated(key)}") from None
-    return _convert(key, hint, where)
+    return _convert(key, hint, where, tried)
 
 
-def _fit_collection(value: Any, plain: type, arguments: tuple[Any, ...], where: str) -> Any:
+def _fit_collection(value: Any, plain: type, arguments: tuple[Any, ...], where: str, tried: _Tried) -> Any:
     if not isinstance(value, list):
         raise _mismatch("an array", value, where)
     hints = list(arguments[:1] or (Any,)) * len(value)
@@ -266,7 +294,8 @@ def _fit_collection(value: Any, plain: type, arguments: tuple[Any, ...], where: 
         if len(hints) != len(value):
             raise DataPartError(f"{where}: expected {len(hints)} elements, got {len(value)}")
     items = [
-        _convert(item, hint, f"{where}[{index}]") for index, (item, hint) in enumerate(zip(value, hints, strict=True))
+        _convert(item, hint, f"{where}[{index}]", tried)
+        for index, (item, hint) in enumerate(zip(value, hints, strict=True))
     ]
     for kind in (tuple, set, frozenset):
         if issubclass(plain, kind):
@@ -341,5 +370,8 @@ def _mismatch(wanted: str, value: Any, where: str) -> DataPartError:
 
 
 def _abbreviated(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:60] + "…"
+    return _shortened(repr(value))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
