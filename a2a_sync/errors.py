@@ -93,6 +93,19 @@ __all__ = [
 
 #: The longest reason of an error, in characters, as `google.rpc.ErrorInfo` has it.
 _MAX_REASON = 63
+#: More characters of what an agent says are neither in an error nor in the result of a tool: frameworks give both to models, and
+#: copy and escape them several times.
+MAX_TEXT = 1_000_000
+
+
+def shortened(text: str) -> str:
+    """`text`, or its first 1,000,000 characters and a note."""
+    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + left_out(len(text) - MAX_TEXT)
+
+
+def left_out(characters: int) -> str:
+    """The note at the end of a text that has so many more characters."""
+    return f"\n\n[{characters} more characters were left out]"
 
 
 class FieldViolation(NamedTuple):
@@ -363,7 +376,7 @@ def error_from_wire(
     Parameters:
         reason: the reason in its details; ``""`` where it has none. No more of it is kept than a reason may have.
         code: the JSON-RPC code, if it has one.
-        message: its text.
+        message: its text, of which 1,000,000 characters are kept.
         metadata: those of its details.
         violations: the members of the request that are wrong.
         retry_after: seconds until the call may be repeated.
@@ -372,7 +385,9 @@ def error_from_wire(
     chosen = next((cls for cls in library if reason and cls.reason == reason), None)
     if chosen is None:
         chosen = next((cls for cls in library if code is not None and cls.jsonrpc_code == code), None)
-    error = (chosen or AgentError)(message, metadata=metadata, violations=violations, retry_after=retry_after)
+    error = (chosen or AgentError)(
+        shortened(message), metadata=metadata, violations=violations, retry_after=retry_after
+    )
     if chosen is None and code is not None:
         error.jsonrpc_code = code
     if reason:
@@ -389,11 +404,15 @@ class NoTaskError(A2AError, AttributeError):
 
 
 class TaskFailedError(A2AError):
-    """The task of a tool call failed, was rejected or canceled. ``task`` is the task; the text includes its answer."""
+    """The task of a tool call failed, was rejected or canceled.
+
+    ``task`` is the task; the text includes its answer, with at most 1,000,000 characters.
+    """
 
     def __init__(self, task: Any) -> None:
         self.task = task
-        super().__init__(f"the task is {task.state}: {task.text}" if task.text else f"the task is {task.state}")
+        text = shortened(task.text)
+        super().__init__(f"the task is {task.state}: {text}" if text else f"the task is {task.state}")
 
 
 class DataPartError(A2AError, ValueError):

@@ -51,6 +51,11 @@ VersionNotSupportedError             -32009 400 FAILED_PRECONDITION VERSION_NOT_
 ROWS = [line.split() for line in TABLE.strip().splitlines()]
 
 
+def test_the_text_of_a_peers_error_is_limited():
+    text = error_from_wire(code=-32001, message="x" * 1_500_000).message
+    assert text == "x" * 1_000_000 + "\n\n[500000 more characters were left out]"
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_an_error_is_its_row_of_the_table(row):
     cls = getattr(errors, row[0])

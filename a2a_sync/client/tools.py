@@ -16,8 +16,9 @@ from typing import Any, Protocol, TypeAlias
 
 from a2a_sync.card import AgentCard, AgentSkill
 from a2a_sync.display import clean
-from a2a_sync.errors import AgentError, JSONParseError, TaskFailedError, TransportError
+from a2a_sync.errors import AgentError, JSONParseError, TaskFailedError, TransportError, shortened
 from a2a_sync.jsontext import dumps, loads
+from a2a_sync.limits import MAX_ID_LENGTH
 from a2a_sync.types import Artifact, Content, DataPart, Message, Part, Task, TaskState, TextPart
 
 #: The key of the request's metadata with the skill of a tool.
@@ -25,8 +26,8 @@ SKILL = "skillId"
 _MAX_NAME_CHARS = 64
 #: The limit of OpenAI's API for the description of a tool.
 _MAX_DESCRIPTION_CHARS = 1024
-#: More characters of a result are not given to a model: frameworks copy and escape them several times.
-_MAX_RESULT = 1_000_000
+#: No longer id is given to a model, or kept by a framework: an agent chooses it.
+MAX_ID_CHARS = 10 * MAX_ID_LENGTH
 #: Words that begin a section of a docstring.
 _SECTIONS = re.compile(r"\b(Args|Returns|Raises):")
 _DOC = """{about}
@@ -121,20 +122,29 @@ def tool_result(result: Task | Message) -> str:
     Raises:
         TaskFailedError: the task failed, was rejected or canceled.
     """
-    if isinstance(result, Task):
-        if result.state in (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED):
-            raise TaskFailedError(result)
-        if result.state.interrupted:
-            asked = "authorisation is needed" if result.state is TaskState.AUTH_REQUIRED else "input is needed"
-            return (
-                f'{_limited(result.text)}\n\n[{asked}: call this tool again with the answer and task_id="{result.id}"]'
-            )
-    return _limited(result_text(result))
+    if isinstance(result, Task) and result.state.interrupted:
+        asked = "authorisation is needed" if result.state is TaskState.AUTH_REQUIRED else "input is needed"
+        how = f'call this tool again with the answer and task_id="{result.id}"'
+        if not can_continue(result):
+            how = "this tool cannot continue the task, because its id is too long"
+        return f"{shortened(result.text)}\n\n[{asked}: {how}]"
+    return shortened(answer_text(result))
 
 
-def _limited(text: str) -> str:
-    left = len(text) - _MAX_RESULT
-    return text if left <= 0 else f"{text[:_MAX_RESULT]}\n\n[{left} more characters were left out]"
+def can_continue(task: Task) -> bool:
+    """A tool can continue this task: its id is not too long to be given to a model."""
+    return len(task.id) <= MAX_ID_CHARS
+
+
+def answer_text(result: Task | Message) -> str:
+    """The whole text of an answer.
+
+    Raises:
+        TaskFailedError: the task failed, was rejected or canceled.
+    """
+    if isinstance(result, Task) and result.state in (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED):
+        raise TaskFailedError(result)
+    return result_text(result)
 
 
 def result_text(result: Task | Message) -> str:
@@ -225,6 +235,8 @@ class RemoteTool:
     def handler(self, arguments: Arguments) -> str:
         """Call the agent with ``query`` as text and other arguments as data; its answer as text, also that of a failed task.
 
+        At most 1,000,000 characters of the answer are returned.
+
         Raises:
             ValueError: the arguments are no JSON object, or empty.
             RuntimeError: the agent could not be called; the cause is the client's error.
@@ -234,7 +246,7 @@ class RemoteTool:
             result = self._client.send(parts)
         except (AgentError, TransportError) as error:
             raise RuntimeError(f"remote agent call failed: {error}") from error
-        return _remote_tool_result(result)
+        return shortened(_remote_tool_result(result))
 
     def register(self, registry: ToolRegistry) -> None:
         """Register the tool in `registry`."""

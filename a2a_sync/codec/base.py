@@ -202,7 +202,7 @@ class Codec:
     def load_error(self, value: Any) -> AgentError:
         """The error for an error object. Never raises: malformed values result in an `AgentError`."""
         if not isinstance(value, Mapping):
-            return AgentError(_text(value))
+            return error_from_wire(message=_text(value))
         code = value.get("code")
         return error_from_wire(
             code=code if isinstance(code, int) and not isinstance(code, bool) else None,

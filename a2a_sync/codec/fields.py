@@ -41,8 +41,8 @@ class Invalid(Exception):
 
     @property
     def where(self) -> str:
-        """The path as text, such as ``message.parts[0].text``; empty for the value itself."""
-        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in reversed(self.path))
+        """The path as text, such as ``message.parts[0].text``; empty for the value itself. A peer chooses the names in a map."""
+        steps = (f"[{step}]" if isinstance(step, int) else f".{_beginning(step)}" for step in reversed(self.path))
         return "".join(steps).removeprefix(".")
 
 
@@ -96,7 +96,11 @@ def load_at(step: str, load: Load, value: Any, strict: bool) -> Any:
 
 def shown(text: str) -> str:
     """`text`, shortened and escaped for an error message."""
-    return repr(text if len(text) <= 60 else text[:60] + "…")
+    return repr(_beginning(text))
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= 60 else text[:60] + "…"
 
 
 # -- scalars ------------------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from a2a_sync.client.client import Client
-from a2a_sync.client.tools import one_line, tool_result
-from a2a_sync.errors import A2AError
+from a2a_sync.client.tools import MAX_ID_CHARS, can_continue, one_line, tool_result
+from a2a_sync.errors import MAX_TEXT, A2AError, shortened
 from a2a_sync.integrations.bridge import is_web_file, text_of
 from a2a_sync.integrations.remote import AgentTool, RemoteCall
 from a2a_sync.jsontext import dumps
@@ -167,11 +167,12 @@ def _failure(text: str) -> CallToolResult:
 
 def _result(result: Task | Message | None, *, asks: bool) -> _Result:
     if isinstance(result, Task) and result.state in _FAILED:
-        return _failure(result.text or f"The task was {result.state.value}")
+        return _failure(shortened(result.text) or f"The task was {result.state.value}")
     if isinstance(result, Task) and result.state.interrupted:
         # Hosts must not ask for secrets in forms, so a login is not asked for.
-        if asks and result.state is TaskState.INPUT_REQUIRED:
-            params = ElicitRequestFormParams(message=result.text or "The agent asks for input", requested_schema=_FORM)
+        if asks and result.state is TaskState.INPUT_REQUIRED and can_continue(result):
+            question = shortened(result.text) or "The agent asks for input"
+            params = ElicitRequestFormParams(message=question, requested_schema=_FORM)
             return InputRequiredResult(input_requests={_ANSWER: ElicitRequest(params=params)}, request_state=result.id)
         return CallToolResult(content=[TextContent(text=tool_result(result))], _meta=_ids(result))
     parts = _parts(result)
@@ -180,13 +181,15 @@ def _result(result: Task | Message | None, *, asks: bool) -> _Result:
     data = [part.data for part in parts if isinstance(part, DataPart)]
     structured = data[0] if len(data) == 1 and isinstance(data[0], dict) else None
     content = [_content(part) for part in parts]
+    if result is not None and sum(len(one.text) for one in content if isinstance(one, TextContent)) > MAX_TEXT:
+        return CallToolResult(content=[TextContent(text=tool_result(result))], _meta=_ids(result))
     return CallToolResult(content=content, structured_content=structured, _meta=_ids(result))
 
 
 def _ids(result: Task | Message | None) -> dict[str, str]:
     task_id = result.id if isinstance(result, Task) else ""
     ids = {"contextId": result.context_id if result is not None else "", "taskId": task_id}
-    return {f"a2a-sync/{name}": value for name, value in ids.items() if value}
+    return {f"a2a-sync/{name}": value for name, value in ids.items() if 0 < len(value or "") <= MAX_ID_CHARS}
 
 
 def _parts(result: Task | Message | None) -> list[Part]:

@@ -19,9 +19,9 @@ from a2a_sync.client.client import Client
 from a2a_sync.client.connections import HEAD_OBSERVER
 from a2a_sync.client.retry import RETRY_OBSERVER, ClientClosedError
 from a2a_sync.client.stream import TaskStream
-from a2a_sync.client.tools import SKILL, tool_result
+from a2a_sync.client.tools import MAX_ID_CHARS, SKILL, answer_text, can_continue, tool_result
 from a2a_sync.concurrency.eventloop import iterate_on_thread, retrieve_error
-from a2a_sync.errors import A2AError, TaskFailedError
+from a2a_sync.errors import MAX_TEXT, A2AError, TaskFailedError, left_out, shortened
 from a2a_sync.jsontext import dumps
 from a2a_sync.types import Content, Message, StreamResponse, Task, TaskStatusUpdateEvent
 
@@ -173,7 +173,7 @@ def calls_of_run(bridge: str) -> dict[str, dict[str, Any]]:
 
 
 class ToolAnswer(NamedTuple):
-    """What a remote agent has answered, and the id of its task if that waits for the answer to a question."""
+    """What a remote agent has answered, with at most 1,000,000 characters of it; the id of its task if that waits for an answer."""
 
     text: str
     task_id: str = ""
@@ -260,12 +260,13 @@ class AgentTool:
     def _answer(self, result: Task | Message | None) -> ToolAnswer:
         if result is None:
             return ToolAnswer("")
-        if isinstance(result, Task) and result.state.interrupted:
-            return ToolAnswer(result.text or "The agent needs an answer", result.id)
+        if isinstance(result, Task) and result.state.interrupted and can_continue(result):
+            return ToolAnswer(shortened(result.text) or "The agent needs an answer", result.id)
         try:
             return ToolAnswer(tool_result(result))
         except TaskFailedError as error:
-            return ToolAnswer(f"The agent did not complete the task: {error.task.text or error.task.state.value}")
+            text = shortened(error.task.text) or error.task.state.value
+            return ToolAnswer(f"The agent did not complete the task: {text}")
 
 
 def as_message(answer: Any) -> str:
@@ -319,28 +320,38 @@ class AgentModel:
     async def send(self, text: str, mark: str = "") -> AsyncIterator[str | ModelAnswer]:
         """Send a message: the pieces of the answer, then the answer. A question of the agent is its answer.
 
+        Of more than 1,000,000 characters the first are the answer, with a note.
+
         Raises:
             TaskFailedError: the task failed, was rejected or canceled.
             AgentError, TransportError: as `Client.stream`.
         """
         call = RemoteCall(self._client, text, **(self._ids(mark) or {}), **self._options)
-        sent = ""
+        sent, missing = "", 0
         async for _, piece in call.events():
-            if piece:
-                sent += piece
-                yield piece
+            fits = piece[: MAX_TEXT - len(sent)]
+            missing += len(piece) - len(fits)
+            if fits:
+                sent += fits
+                yield fits
         result = call.result
         assert result is not None
         task_id = result.id if isinstance(result, Task) and result.state.interrupted else ""
         if task_id:
             whole = result.text or "The agent needs an answer"
         else:
-            answer = tool_result(result)
+            answer = answer_text(result)
             whole = sent or answer
+        last = ""
         if not sent.endswith(whole):
             # A question, or an answer without text in artifacts.
-            sent += whole
-            yield whole
+            last = whole[: MAX_TEXT - len(sent)]
+            missing += len(whole) - len(last)
+        if missing:
+            last += left_out(missing)
+        if last:
+            sent += last
+            yield last
         yield ModelAnswer(sent, self._mark(result.context_id or "", task_id))
 
     @property
@@ -351,6 +362,8 @@ class AgentModel:
         return hashlib.sha256(place.encode()).hexdigest()[:16]
 
     def _mark(self, context_id: str, task_id: str) -> str:
+        # With an id that is too long, the next message begins a new task or conversation.
+        context_id, task_id = (id_ if len(id_) <= MAX_ID_CHARS else "" for id_ in (context_id, task_id))
         ids = {"agent": self._agent, "context_id": context_id, "task_id": task_id}
         return _MARK + base64.urlsafe_b64encode(dumps(ids)).decode().rstrip("=")
 

@@ -184,6 +184,22 @@ def test_a_result_has_no_more_text_than_a_model_can_read() -> None:
         assert len(text) < 1_000_200
 
 
+def test_a_task_that_fails_with_very_much_text_is_a_short_error() -> None:
+    said = Message(role=Role.AGENT, parts=(TextPart("x" * 1_500_000),))
+    for state in (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED):
+        with pytest.raises(TaskFailedError) as caught:
+            tool_result(Task(id="t", status=TaskStatus(state=state, message=said)))
+        assert str(caught.value).endswith("x\n\n[500000 more characters were left out]")
+        assert len(str(caught.value)) < 1_000_200
+        assert len(caught.value.task.text) == 1_500_000
+
+
+def test_a_task_whose_id_no_model_can_repeat_is_not_continued() -> None:
+    said = Message(role=Role.AGENT, parts=(TextPart("Which size?"),))
+    text = tool_result(Task(id="t" * 5_000_000, status=TaskStatus(state=TaskState.INPUT_REQUIRED, message=said)))
+    assert text == "Which size?\n\n[input is needed: this tool cannot continue the task, because its id is too long]"
+
+
 def test_a_direct_message_is_a_result_too() -> None:
     quick = agent(lambda message, context: context.agent_message("pong"), direct=True)
     with Client(quick) as client:

@@ -106,6 +106,13 @@ def test_the_outcome_of_the_task_is_returned_as_text(tool_of: Any, result: Any, 
     assert tool_of(lambda message: result).handler({"query": "hi"}) == said
 
 
+@pytest.mark.parametrize("kind", [str, Failed, Rejected, InputRequired])
+def test_an_outcome_has_no_more_text_than_a_model_can_read(tool_of: Any, kind: Any) -> None:
+    text = tool_of(lambda message: kind("x" * 1_500_000)).handler({"query": "hi"})
+    assert text.endswith(" more characters were left out]")
+    assert len(text) < 1_000_200
+
+
 def test_a_task_without_text_is_returned_as_json(tool_of: Any) -> None:
     answer = json.loads(tool_of(lambda message: None).handler({"query": "hi"}))
     assert answer["status"]["state"] == "TASK_STATE_COMPLETED"

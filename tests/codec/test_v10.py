@@ -444,6 +444,11 @@ def test_unknown_members_are_passed_over():
             {"schemes": {"key": {"list": [1]}}},
             "schemes.key.list[0]: expected a string, got a number",
         ),
+        (
+            c.SecurityRequirement,
+            {"schemes": {"k" * 10_000: {"list": [1]}}},
+            f"schemes.{'k' * 60}….list[0]: expected a string, got a number",
+        ),
     ],
 )
 def test_a_refusal_names_the_member_by_its_wire_name(cls, value, message):
@@ -649,6 +654,10 @@ JUNK = st.recursive(
     ),
     max_leaves=12,
 )
+
+
+def test_an_error_that_is_only_a_text_is_limited_too():
+    assert len(V10.load_error("x" * 1_500_000).message) < 1_000_200
 
 
 @given(JUNK)

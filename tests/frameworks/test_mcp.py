@@ -13,7 +13,18 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Client, DataPart, FilePart, Message, RequestContext, TaskState
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    Client,
+    DataPart,
+    Failed,
+    FilePart,
+    InputRequired,
+    Message,
+    RequestContext,
+    TaskState,
+)
 from a2a_sync.testing.servers import socket_server
 from tests.engine import eventually
 
@@ -272,3 +283,16 @@ def test_an_answer_of_very_many_parts_is_one_text() -> None:
     with A2AApp(agent) as app, Client(app) as client:
         (content,) = call(mcp_server(client), "list").content
     assert content.text.split() == [str(number) for number in range(1001)]
+
+
+@pytest.mark.parametrize("kind", [str, Failed, InputRequired])
+@pytest.mark.parametrize("asks", [False, True])
+def test_no_answer_has_more_text_than_a_model_can_read(kind: Any, asks: bool) -> None:
+    agent = Agent("Shop", skills={"buy": "Buys"})
+    agent.message(lambda message, context: kind("x" * 1_500_000))
+    with A2AApp(agent) as app, Client(app) as client:
+        answers = ["decline"] if asks else None
+        result = call(mcp_server(client), "hello", answers=answers)
+    (text,) = [answers[0]] if asks and kind is InputRequired else [one.text for one in result.content]
+    assert "x\n\n[500000 more characters were left out]" in text
+    assert len(text) < 1_000_300

@@ -7,10 +7,22 @@ from typing import Any
 
 import pytest
 
-from a2a_sync import A2AApp, Agent, Client, Message, RequestContext, TaskState
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    Client,
+    Failed,
+    InputRequired,
+    Message,
+    Rejected,
+    RequestContext,
+    Task,
+    TaskState,
+    TaskStatus,
+)
 from a2a_sync.card import AgentCard, AgentInterface
 from a2a_sync.integrations import remote
-from a2a_sync.integrations.remote import RemoteCall
+from a2a_sync.integrations.remote import AgentModel, AgentTool, ModelAnswer, RemoteCall, ToolAnswer
 from tests.engine import eventually
 
 TIMEOUT = 30.0
@@ -150,3 +162,95 @@ def test_no_more_is_read_of_an_agent_than_its_consumer_takes() -> None:
 
         texts = asyncio.run(asyncio.wait_for(consume(), TIMEOUT))
         assert [text for text in texts if text.isdecimal()] == [str(number) for number in range(300)]
+
+
+# -- answers of hostile agents ------------------------------------------------------------------------------------------
+
+
+def answering(result: Any) -> Agent:
+    """An agent with one answer to all messages."""
+    agent = Agent("talker")
+    agent.message(lambda message, context: result)
+    return agent
+
+
+def streamed(message: Message, context: RequestContext) -> Any:
+    for _ in range(3):
+        yield "x" * 600_000
+
+
+def asking(message: Message, context: RequestContext) -> Any:
+    yield "x" * 600_000
+    return InputRequired("y" * 600_000)
+
+
+@pytest.mark.parametrize("kind", [str, Failed, Rejected, InputRequired])
+def test_no_answer_of_a_tool_has_more_text_than_a_model_can_read(kind: Any) -> None:
+    with answering(kind("x" * 1_500_000)) as agent, Client(agent) as client:
+        tool = AgentTool(client)
+        *_, last = tool.send_blocking("order")
+        assert isinstance(last, ToolAnswer)
+        for text in (last.text, asyncio.run(tool.answer("order")).text):
+            assert text.endswith("x\n\n[500000 more characters were left out]")
+            assert len(text) < 1_000_200
+        assert bool(last.task_id) == (kind is InputRequired)
+
+
+@pytest.mark.parametrize(("handler", "missing"), [(streamed, 800_000), (asking, 200_000)])
+def test_no_answer_of_a_model_has_more_text_than_a_framework_copies(handler: Any, missing: int) -> None:
+    agent = Agent("talker")
+    agent.message(handler)
+
+    async def send(client: Client) -> list[Any]:
+        return [piece async for piece in AgentModel(client).send("order")]
+
+    with agent, Client(agent) as client:
+        *pieces, answer = asyncio.run(send(client))
+    assert isinstance(answer, ModelAnswer)
+    assert "".join(pieces) == answer.text
+    note = f"\n\n[{missing} more characters were left out]"
+    assert answer.text.endswith(note)
+    assert len(answer.text) == 1_000_000 + len(note)
+
+
+class ToldStream:
+    """A stream without events, whose result is known."""
+
+    message = None
+    state = TaskState.INPUT_REQUIRED
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.task_id = task.id
+
+    def __enter__(self) -> ToldStream:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+
+class Teller(Client):
+    """A client whose agent asks a question with ids of five million characters."""
+
+    def stream(self, *arguments: Any, **options: Any) -> Any:
+        long = "i" * 5_000_000
+        return ToldStream(Task(id=long, context_id=long, status=TaskStatus(state=TaskState.INPUT_REQUIRED)))
+
+
+def test_no_framework_keeps_an_id_that_is_too_long() -> None:
+    with Teller("http://127.0.0.1:9/") as client:
+        answer = asyncio.run(AgentTool(client, name="clerk", description="sells").answer("order"))
+        assert answer == (
+            "\n\n[input is needed: this tool cannot continue the task, because its id is too long]",
+            "",
+        )
+
+        async def send() -> list[Any]:
+            return [piece async for piece in AgentModel(client).send("order")]
+
+        *_, (text, mark) = asyncio.run(send())
+        assert text == "The agent needs an answer"
+        assert len(mark) < 200
