@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,14 @@ pytest.importorskip("jwt", reason="PyJWT is not installed")
 pytest.importorskip("cryptography", reason="cryptography is not installed")
 
 from a2a_sync import A2AApp
-from a2a_sync.auth import MTLSAuth
+from a2a_sync.auth import ApiKeyAuth, MTLSAuth
 from tests.auth.test_certificates import require_certificates, serving
 from tests.browser.agents import Story
-from tests.browser.conftest import Visit, console_for, copied_commands, run_command
+from tests.browser.conftest import Visit, console_for, copied_commands, listening, run_command, served
 from tests.browser.test_access import token
 from tests.browser.test_console import log_in_with
 from tests.certificates import Authority
+from tests.console.payloads import SECRET
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -74,3 +76,37 @@ def test_copied_commands_work_with_a_client_certificate(visit: Window, tmp_path:
                 text = run_command(label, command, A2A_SYNC_CERT=str(both), **trust)
                 assert "What is your name?" in text, (command, text)
             window.check()
+
+
+def test_a_copied_program_follows_no_redirect_to_another_origin(visit: Window) -> None:
+    followed: list[str] = []
+
+    def other(environ: Any, start_response: Any) -> Iterable[bytes]:
+        followed.append(environ.get("HTTP_X_KEY", ""))
+        start_response("200 OK", [])
+        return []
+
+    with listening(other) as elsewhere:
+        app = A2AApp(Story(), auth=ApiKeyAuth({SECRET: "ada"}, header="X-Key"))
+        inner = app.wsgi_app
+
+        def redirecting(environ: Any, start_response: Any) -> Iterable[bytes]:
+            if environ["REQUEST_METHOD"] == "GET":
+                return inner(environ, start_response)
+            start_response("307 Temporary Redirect", [("Location", elsewhere)])
+            return []
+
+        app.wsgi_app = redirecting
+        with served(app) as home:
+            for address in console_for(home, "--auth", SECRET):
+                window = visit(address)
+                window.log_in()
+                window.send("ask")
+                window.wait_state("failed")
+                window.page.reload()
+                window.page.click("#wire > summary")
+                for label, command in copied_commands(window, "#frames > tr:first-child")[2:]:
+                    assert "A2A_SYNC_AUTH" in command
+                    run_command(label, command, A2A_SYNC_AUTH=SECRET)
+                window.check()
+    assert followed == []

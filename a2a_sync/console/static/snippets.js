@@ -15,6 +15,7 @@ function asCurl({ method, url, headers, json }, credentials) {
   return lines.join(" \\\n");
 }
 
+// As the client, it follows no redirect: an API key would go with it to another origin.
 function asPython(request, credentials) {
   const headers = Object.fromEntries(Object.entries(request.headers).filter(([, value]) => value !== "***"));
   return [
@@ -23,7 +24,7 @@ function asPython(request, credentials) {
     "",
     "import requests",
     "",
-    `request = json.loads(${JSON.stringify(ascii({ ...request, headers }))})`,
+    `request = json.loads(${JSON.stringify(ascii({ ...request, headers, allow_redirects: false }))})`,
     ...credentials.map(([, python]) => python),
     "print(requests.request(**request).text)",
   ].join("\n");
