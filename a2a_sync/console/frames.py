@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
+from a2a_sync import urls
 from a2a_sync.client import Frame
 from a2a_sync.console.markup import clean
 from a2a_sync.console.values import indent_json
@@ -67,8 +68,8 @@ class FrameLog:
             return list(kept[first:])
 
 
-def frame_row(recorded: Recorded) -> dict[str, Any]:
-    """A frame as a page shows it."""
+def frame_row(recorded: Recorded, home: str) -> dict[str, Any]:
+    """A frame as a page shows it, with whether its request may have the credentials for `home`, the URL of the agent."""
     number, at_ms, frame = recorded
     what = f"{frame.method} {frame.url}" if frame.sent else f"HTTP {frame.status}" if frame.status else "event"
     return {
@@ -80,6 +81,7 @@ def frame_row(recorded: Recorded) -> dict[str, Any]:
         "method": frame.method,
         "url": clean(frame.url),
         "headers": dict(frame.headers),
+        "at_home": urls.may_send_credentials(home, frame.url),
         "json": clean(indent_json(frame.body, _MAX_SHOWN)),
         "whole": len(frame.body) <= _MAX_SHOWN,
     }

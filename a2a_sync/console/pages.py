@@ -475,7 +475,7 @@ class Pages:
             remote=place.remote,
             remote_ids=remote_ids,
             forms=[] if place.remote is None or not place.remote.is_unsent(task_id) else place.remote.forms(),
-            frames=[] if place.remote is None else [frame_row(one) for one in place.remote.frames.of_task(task_id)],
+            frames=_frame_rows(place, task_id),
             commands=commands.of_task(task_id if place.remote is None else remote_ids.get("task", "")),
             first=first,
             curl=commands.curl(first) if first else "",
@@ -543,8 +543,7 @@ class Pages:
 
     def _frames(self, place: Place, task_id: str) -> Response:
         after = _number(place.request.args.get("after", ""))
-        frames = () if place.remote is None else place.remote.frames.of_task(task_id, after)
-        return _json({"frames": [frame_row(one) for one in frames]})
+        return _json({"frames": _frame_rows(place, task_id, after)})
 
     def _webhooks(self, place: Place, task_id: str) -> Iterable[Any]:
         """The webhooks of a task; of their errors, callers see as much as the protocol shows them."""
@@ -789,6 +788,12 @@ def _credentials(place: Place, card: AgentCard) -> list[Credential]:
         return value is not None and value.startswith(credential.prefix)
 
     return credentials_for(card, holds) if place.app.service.secured else []
+
+
+def _frame_rows(place: Place, task_id: str, after: int = 0) -> list[dict[str, Any]]:
+    """The newest messages on the wire to the agent elsewhere, after a number."""
+    remote = place.remote
+    return [] if remote is None else [frame_row(one, remote.url) for one in remote.frames.of_task(task_id, after)]
 
 
 def _number(text: str) -> int:

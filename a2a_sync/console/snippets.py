@@ -6,6 +6,7 @@ import base64
 import json
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -19,10 +20,11 @@ from a2a_sync.card import (
     HTTPAuthSecurityScheme,
     MutualTlsSecurityScheme,
 )
+from a2a_sync.client.cards import InterfaceFilter, protocol_version_of, usable_interfaces
 from a2a_sync.client.credentials import KeyLocation
-from a2a_sync.codec import VERSIONS, by_version
+from a2a_sync.codec import by_version
 from a2a_sync.console.files import file_name
-from a2a_sync.errors import InvalidParamsError, UnsafeURLError
+from a2a_sync.errors import InvalidParamsError, UnsafeURLError, VersionNotSupportedError
 from a2a_sync.operations import GET_TASK, SEND_MESSAGE, AnyOperation
 from a2a_sync.types import FilePart, GetTaskRequest, Message, Part, Role, SendMessageRequest, TextPart
 
@@ -126,27 +128,22 @@ class Commands:
         address: the URL that its clients are made with.
         credentials: those that its requests have.
         home: the origin that may receive them, by a URL; commands to other origins, which the card of a remote agent may name,
-            have none.
+            have none. ``""``: every interface may.
     """
 
     def __init__(self, card: AgentCard, address: str, credentials: list[Credential], home: str = "") -> None:
         self._address, self._credentials = address, credentials
-        spoken = (
-            found
-            for binding in ("JSONRPC", "HTTP+JSON")
-            for one in card.supported_interfaces
-            if one.protocol_binding.upper() == binding and one.protocol_version in VERSIONS
-            if (found := _absolute(one, address)) is not None
+        self._interface = _called(card, address)
+        #: Commands that call the interface have credentials. A client checks its origin itself.
+        self._at_home = not home or (
+            self._interface is not None and urls.may_send_credentials(home, self._interface.url)
         )
-        self._interface = next(spoken, None)
-        trusted = self._interface is None or not home or _may_send_credentials(home, self._interface.url)
-        #: Those of commands that call the interface. A client checks its origin itself.
-        self._sent = credentials if trusted else []
 
     def of_task(self, task_id: str) -> dict[str, Any]:
         """What the page of a task makes the commands of its entries from: how to read the task, and how to send a message.
 
-        ``instead`` says why there are none.
+        ``credentials`` are for those requests if they are ``at_home``, and for frames that are. ``instead`` says why there are no
+        commands.
         """
         read = send = None
         instead = "" if task_id else "The agent has not named a task yet."
@@ -164,8 +161,14 @@ class Commands:
             # The page has messages as protocol 1.0 writes them.
             if self._interface.protocol_version == "1.0":
                 send = self._sending(Message(role=Role.USER, parts=(TextPart(""),)))
-        credentials = [[one.curl, one.requests] for one in self._sent]
-        return {"read": read, "send": send, "credentials": credentials, "instead": instead}
+        credentials = [[one.curl, one.requests] for one in self._credentials]
+        return {
+            "read": read,
+            "send": send,
+            "credentials": credentials,
+            "at_home": self._at_home,
+            "instead": instead,
+        }
 
     def _sending(self, message: Message) -> dict[str, Any] | None:
         if self._interface is None:
@@ -180,7 +183,7 @@ class Commands:
             return ""
         lines = [f"curl -sS {shlex.quote(request['url'])}"]
         lines += [f"  -H {shlex.quote(f'{name}: {value}')}" for name, value in request["headers"].items()]
-        lines += [f"  {one.curl}" for one in self._sent]
+        lines += [f"  {one.curl}" for one in self._credentials if self._at_home]
         return " \\\n".join([*lines, f"  -d {shlex.quote(body)}"])
 
     def python(self, message: Message) -> str:
@@ -204,19 +207,20 @@ class Commands:
         return auth + "".join(f", cert={one.value}" for one in certificates)
 
 
-def _absolute(interface: AgentInterface, card_url: str) -> AgentInterface | None:
-    """The interface with an absolute URL; None where it has none that is valid."""
+def _called(card: AgentCard, address: str) -> AgentInterface | None:
+    """The interface that a client of `address` calls, with an absolute URL and the version that the client speaks.
+
+    Where that is gRPC, the next one that curl can call; None where there is none.
+    """
     try:
-        return replace(interface, url=urls.join(card_url, interface.url))
-    except UnsafeURLError:
+        offered = usable_interfaces(card, InterfaceFilter())
+    except VersionNotSupportedError:
         return None
-
-
-def _may_send_credentials(home: str, url: str) -> bool:
-    try:
-        return urls.may_send_credentials(home, url)
-    except UnsafeURLError:
-        return False  # an address of gRPC
+    for one in offered:
+        with suppress(UnsafeURLError):
+            if one.protocol_binding.upper() in ("JSONRPC", "HTTP+JSON"):
+                return replace(one, url=urls.join(address, one.url), protocol_version=protocol_version_of(one))
+    return None
 
 
 def _request(interface: AgentInterface, operation: AnyOperation, request: Any) -> dict[str, Any]:

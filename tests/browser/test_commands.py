@@ -12,14 +12,14 @@ pytest.importorskip("jwt", reason="PyJWT is not installed")
 pytest.importorskip("cryptography", reason="cryptography is not installed")
 
 from a2a_sync import A2AApp
-from a2a_sync.auth import ApiKeyAuth, MTLSAuth
+from a2a_sync.auth import ApiKeyAuth, BearerAuth, MTLSAuth
 from tests.auth.test_certificates import require_certificates, serving
 from tests.browser.agents import Story
 from tests.browser.conftest import Visit, console_for, copied_commands, listening, run_command, served
 from tests.browser.test_access import token
 from tests.browser.test_console import log_in_with
 from tests.certificates import Authority
-from tests.console.payloads import SECRET
+from tests.console.payloads import SECRET, leading_to
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -75,6 +75,29 @@ def test_copied_commands_work_with_a_client_certificate(visit: Window, tmp_path:
             for label, command in copied:
                 text = run_command(label, command, A2A_SYNC_CERT=str(both), **trust)
                 assert "What is your name?" in text, (command, text)
+            window.check()
+
+
+def test_copied_commands_name_credentials_for_the_origin_of_the_agent_only(visit: Window) -> None:
+    with (
+        served(A2AApp(Story())) as other,
+        served(leading_to(other, A2AApp(Story(), auth=BearerAuth({SECRET: "ada"})))) as home,
+    ):
+        for address in console_for(home, "--auth", SECRET):
+            window = visit(address)
+            window.log_in()
+            window.send("ask")
+            window.wait_state("input-required")
+            window.page.reload()
+            for part in ("#wire", "#log"):
+                window.page.click(f"{part} > summary")
+            # All but the program with a client, which checks the origin itself.
+            shown, _, *more = copied_commands(window, ":is(#frames, #rows) > tr:first-child")
+            assert len(more) == 4
+            for label, command in (shown, *more):
+                assert other in command
+                assert "A2A_SYNC_AUTH" not in command
+                assert "What is your name?" in run_command(label, command)
             window.check()
 
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import wave
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from a2a_sync import A2AApp
+from a2a_sync.card import AgentInterface
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000080000000808020000004b6d29dc00000011"
@@ -71,3 +78,22 @@ ATTACK = " ".join(ATTACKS)
 SECRET = "the-key-of-ada"
 #: The secret that signs JSON Web Tokens, of no other server.
 SIGNING_KEY = b"a secret of the tests of the console"
+
+
+def leading_to(url: str, app: A2AApp) -> A2AApp:
+    """`app`, whose card lists first an interface of HTTP+JSON at `url`, and then its own of JSON-RPC."""
+    inner = app.wsgi_app
+
+    def respond(environ: Any, start_response: Any) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != "/.well-known/agent-card.json":
+            return inner(environ, start_response)
+        own = f"http://{environ['HTTP_HOST']}/"
+        offered = tuple(
+            AgentInterface(url=address, protocol_binding=binding, protocol_version="1.0")
+            for address, binding in ((url, "HTTP+JSON"), (own, "JSONRPC"))
+        )
+        start_response("200 OK", [("Content-Type", "application/json")])
+        return [json.dumps(replace(app.agent_card(own), supported_interfaces=offered).to_dict()).encode()]
+
+    app.wsgi_app = respond
+    return app

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
+import re
 import ssl
 import threading
 import time
@@ -38,6 +40,7 @@ from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
 from a2a_sync.errors import TaskNotCancelableError
 from a2a_sync.types import Role, Task, TaskState, TaskStatus, TextPart
 from tests.certificates import Authority
+from tests.console.payloads import leading_to
 from tests.engine import TIMEOUT, eventually
 
 pytestmark = [
@@ -317,6 +320,27 @@ def test_frames_are_those_on_the_wire_in_order(open_console: Any) -> None:
     assert console.browser.get(f"{address}?after=2").json["frames"] == frames[2:]
 
 
+def test_credentials_are_named_for_requests_to_the_origin_of_the_agent_only(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[..., str]
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    elsewhere = serve(A2AApp(Remote()))
+    home = serve(leading_to(elsewhere, A2AApp(Remote(), auth=BearerAuth({"the-token": "ada"}))))
+    console = Console(home, auth="the-token")
+    task = console.wait(console.send("hello"), TaskState.COMPLETED)
+    page = console.page(f"t/{task.id}")
+    commands, frames = (
+        json.loads(html.unescape(re.findall(f"data-{name}='(.*?)'", page)[0])) for name in ("commands", "frames")
+    )
+    listed = json.loads(console.page(f"t/{task.id}/frames"))["frames"]
+    assert commands["read"]["url"].startswith(elsewhere)
+    assert commands["credentials"]
+    assert not commands["at_home"]
+    assert listed == frames
+    assert [(frame["url"].startswith(elsewhere), frame["at_home"]) for frame in frames] == [(True, False)] * len(frames)
+    console.site.close(1.0)
+
+
 def test_a_page_shows_the_newest_frames_whatever_an_agent_has_sent() -> None:
     log, head = FrameLog(), Frame(False, "POST", "http://agent.test/", {}, b"{}")
     for _ in range(3000):
@@ -325,7 +349,7 @@ def test_a_page_shows_the_newest_frames_whatever_an_agent_has_sent() -> None:
     assert [one.number for one in log.of_task("many", 2998)] == [2999, 3000]
     for _ in range(200):
         log.add("large", head._replace(body=b"[" * 20_000))
-    rows = [frame_row(one) for one in log.of_task("large")]
+    rows = [frame_row(one, "http://agent.test/") for one in log.of_task("large")]
     assert [row["n"] for row in rows] == list(range(149, 201))
     assert sum(len(row["json"]) for row in rows) < 1_100_000
     assert log.of_task("other") == []

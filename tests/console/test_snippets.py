@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import permutations
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -21,7 +22,7 @@ import pytest
 import requests
 from werkzeug.serving import make_server
 
-from a2a_sync import A2AApp, Agent, Client, DataPart, FilePart, Message, RequestContext, TextPart
+from a2a_sync import A2AApp, Agent, Client, DataPart, FilePart, Message, RequestContext, TextPart, urls
 from a2a_sync.auth import ApiKeyAuth, BasicAuth, BearerAuth
 from a2a_sync.card import (
     AgentCard,
@@ -35,7 +36,8 @@ from a2a_sync.card import (
     SecurityRequirement,
     create_agent_card,
 )
-from a2a_sync.client import ApiKey
+from a2a_sync.client import ApiKey, Frame
+from a2a_sync.console.frames import Recorded, frame_row
 from a2a_sync.console.snippets import Commands, Credential, credentials_for
 from a2a_sync.types import Role
 from tests.engine import TIMEOUT
@@ -359,4 +361,35 @@ def test_a_command_has_credentials_for_the_origin_of_a_remote_agent_only(interfa
     commands = Commands(card, home, credentials_for(card, none), home)
     text = commands.curl(Message(role=Role.USER, parts=(TextPart("hello"),)))
     assert ("A2A_SYNC_AUTH" in text) is sent
-    assert bool(commands.of_task("t")["credentials"]) is sent
+    assert commands.of_task("t")["at_home"] is sent
+    # A frame has its own URL, whichever interface the commands call.
+    frame = Frame(True, "POST", urls.join(home, interface), {}, b"{}")
+    assert frame_row(Recorded(1, 0, frame), home)["at_home"] is sent
+
+
+def offer(url: str, binding: str, version: str = "1.0") -> AgentInterface:
+    return AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
+
+
+INTERFACES = {
+    "JSONRPC at home": offer("https://agent.example/rpc", "JSONRPC"),
+    "HTTP+JSON at home": offer("https://agent.example/rest", "HTTP+JSON"),
+    "JSONRPC elsewhere": offer("https://other.example/rpc", "JSONRPC", "0.3.0"),
+    "HTTP+JSON elsewhere": offer("https://other.example/rest", "HTTP+JSON"),
+    "unknown version": offer("https://agent.example/rpc", "JSONRPC", "9.0"),
+}
+
+
+@pytest.mark.parametrize("names", [*permutations(INTERFACES, 2)], ids=", ".join)
+def test_commands_call_the_interface_that_a_client_calls(names: tuple[str, ...]) -> None:
+    offered = tuple(INTERFACES[name] for name in names)
+    card = replace(card_with(("bearer",)), supported_interfaces=offered)
+    with Client(card) as client:
+        called = client._http.home
+    home = "https://agent.example/"
+    commands = Commands(card, home, credentials_for(card, none), home)
+    text = commands.curl(Message(role=Role.USER, parts=(TextPart("hello"),)))
+    of_task = commands.of_task("t")
+    assert text.startswith(f"curl -sS {called}")
+    assert of_task["read"]["url"].startswith(called)
+    assert of_task["at_home"] is ("A2A_SYNC_AUTH" in text) is called.startswith(home)

@@ -86,6 +86,8 @@ const parse = (text) => {
 };
 
 let commands = JSON.parse(rows.dataset.commands);
+// The server decides which requests go to the agent's own origin: a card may name others.
+const credentialsOf = ({ at_home: atHome }) => (atHome ? commands.credentials : []);
 
 // The commands of a row are made when it is opened.
 rows.addEventListener(
@@ -94,7 +96,7 @@ rows.addEventListener(
     target.querySelector("p.row.soft")?.remove();
     if (!target.open || target.querySelector(".row")) return;
     const request = requestOf(parse(target.querySelector("pre").textContent), commands);
-    if (request) target.append(copyButtons(element, request, commands.credentials));
+    if (request) target.append(copyButtons(element, request, credentialsOf(commands)));
     else target.append(element("p", "row soft", commands.instead));
   },
   true,
@@ -111,7 +113,7 @@ frames?.addEventListener(
     const sent = known.slice(0, place + 1).findLast((frame) => frame.sent);
     if (!sent?.whole) return;
     const request = { method: sent.method, url: sent.url, headers: sent.headers, json: parse(sent.json) ?? undefined };
-    target.append(copyButtons(element, request, commands.credentials));
+    target.append(copyButtons(element, request, credentialsOf(sent)));
   },
   true,
 );
