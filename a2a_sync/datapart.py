@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import types
 import typing
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, fields, is_dataclass
@@ -30,6 +31,9 @@ _T = TypeVar("_T")
 _Tried: TypeAlias = dict[tuple[str, int, int], tuple[Any, Any]]
 #: So many characters of a value, or of a name that a peer has chosen, are in an error.
 _SHOWN = 60
+#: So many different values with one hash are accepted among the values of a set, or the keys of a mapping; below the second number
+#: of values any.
+_MAX_EQUAL_HASHES, _MANY_VALUES = 20, 1000
 
 
 def to_json(obj: object) -> Any:
@@ -270,9 +274,11 @@ def _fit_mapping(value: Any, arguments: tuple[Any, ...], where: str, tried: _Tri
         raise _mismatch("an object", value, where)
     key_hint, item_hint = arguments if len(arguments) == 2 else (Any, Any)
     key_hint = _unwrap_hint(key_hint)
+    keys = [_fit_key(key, key_hint, where, tried) for key in value]
+    _check_hashes(keys, where)
     return {
-        _fit_key(key, key_hint, where, tried): _convert(item, item_hint, f"{where}.{_shortened(key)}", tried)
-        for key, item in value.items()
+        fitting: _convert(item, item_hint, f"{where}.{_shortened(key)}", tried)
+        for fitting, (key, item) in zip(keys, value.items(), strict=True)
     }
 
 
@@ -297,10 +303,30 @@ def _fit_collection(value: Any, plain: type, arguments: tuple[Any, ...], where: 
         _convert(item, hint, f"{where}[{index}]", tried)
         for index, (item, hint) in enumerate(zip(value, hints, strict=True))
     ]
+    if issubclass(plain, (set, frozenset)):
+        _check_hashes(items, where)
     for kind in (tuple, set, frozenset):
         if issubclass(plain, kind):
             return kind(items)
     return items
+
+
+def _check_hashes(values: list[Any], where: str) -> None:
+    """Refuse values of which a peer has chosen very many with one hash: each is compared with all of them.
+
+    The hashes of texts have a random part, those of numbers and of `UUID` have none.
+    """
+    if len(values) < _MANY_VALUES:
+        return
+    crowded = {one for one, number in Counter(map(hash, values)).items() if number > _MAX_EQUAL_HASHES}
+    different: dict[int, list[Any]] = {}
+    for value in values if crowded else ():
+        if (one := hash(value)) in crowded:
+            alike = different.setdefault(one, [])
+            if value not in alike:
+                alike.append(value)
+            if len(alike) > _MAX_EQUAL_HASHES:
+                raise DataPartError(f"{where}: more than {_MAX_EQUAL_HASHES} values have the same hash")
 
 
 def _fit_int(value: Any, where: str) -> int:

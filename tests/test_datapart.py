@@ -382,6 +382,37 @@ def test_a_nested_union_that_nothing_fits_is_refused_in_time_that_grows_with_its
     assert Digits.read < 8 * depth
 
 
+@dataclass
+class _Hashed:
+    numbers: set[int] = field(default_factory=set)
+    ids: frozenset[UUID] = frozenset()
+    names: dict[int, int] = field(default_factory=dict)
+
+
+_COLLIDING = [number * (2**61 - 1) for number in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("numbers", _COLLIDING),
+        ("ids", [str(UUID(int=number)) for number in _COLLIDING]),
+        ("names", {str(number): 0 for number in _COLLIDING}),
+    ],
+)
+def test_many_values_with_one_hash_are_refused(member, value):
+    with pytest.raises(DataPartError, match=f"{member}: more than 20 values have the same hash"):
+        from_json({member: value}, _Hashed)
+
+
+def test_equal_values_and_few_with_one_hash_are_accepted():
+    # Python has one hash for -1 and -2.
+    given = {"numbers": [-1, -2] * 5000 + _COLLIDING[:20], "names": {str(number): number for number in range(5000)}}
+    fitted = from_json(given, _Hashed)
+    assert fitted.numbers == {-1, -2, *_COLLIDING[:20]}
+    assert len(fitted.names) == 5000
+
+
 def test_equal_values_at_two_places_of_a_union_are_two_objects():
     shared = {"meow": "x"}
     choice = from_json({"pet": shared, "items": [shared, shared]}, Choice)
