@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
@@ -13,6 +12,7 @@ from a2a_sync import jsontext, urls
 from a2a_sync.card import AgentCard
 from a2a_sync.codec import by_version
 from a2a_sync.codec.fields import shown
+from a2a_sync.concurrency.gevent import let_greenlets_run, on_native_thread
 from a2a_sync.errors import CardSignatureError, JSONParseError, TransportError, UnavailableError, UnsafeURLError
 from a2a_sync.signing.canonical import canonical_forms, document_of, version_of
 from a2a_sync.signing.jwk import ALGORITHMS, TrustedKey, keys_with_id, trusted_keys
@@ -25,6 +25,8 @@ Trusted: TypeAlias = Any
 _MAX_SIGNATURES = 16
 #: The largest card that is verified, in bytes of JSON with its signatures: each signature covers all of it.
 _MAX_CARD_BYTES = 1024 * 1024
+#: How many bytes signatures of one card are checked over: each key and form of each signature needs the whole card again.
+_MAX_CHECKED_BYTES = 32 * 1024 * 1024
 #: The least number of seconds between two reads of a key set in which a key is missing.
 _PAUSE = 10.0
 
@@ -107,8 +109,8 @@ class CardVerifier:
             agent: the name of the agent in errors.
 
         Raises:
-            CardSignatureError: the card is not signed, cannot be read, has more than 1 MiB of JSON, or no signature is
-                valid; the text has the reasons.
+            CardSignatureError: the card is not signed, cannot be read, has more than 1 MiB of JSON, or none of its first 16
+                signatures is valid; the text has the reasons.
         """
         document = by_version("1.0").dump(card) if isinstance(card, AgentCard) else card
         signatures = document.get("signatures")
@@ -118,7 +120,8 @@ class CardVerifier:
         try:
             if len(jsontext.dumps(document)) > _MAX_CARD_BYTES:
                 raise ValueError(f"it has more than {_MAX_CARD_BYTES} bytes")
-            forms = canonical_forms(document, version)
+            # This takes half a second for some cards; other greenlets run meanwhile.
+            forms = _Forms(on_native_thread(lambda: canonical_forms(document, version)))
         except ValueError as error:
             raise CardSignatureError(f"the card cannot be verified: {error}", phase="card", agent=agent) from None
         reasons = []
@@ -141,30 +144,22 @@ class CardVerifier:
             raise _Refused("names no key (kid)")
         return algorithm, kid
 
-    def _verified(
-        self, signature: Any, forms: tuple[bytes, ...], fetch: Fetch | None
-    ) -> tuple[Mapping[str, Any], bytes]:
+    def _verified(self, signature: Any, forms: _Forms, fetch: Fetch | None) -> tuple[Mapping[str, Any], bytes]:
         protected, value = _texts(signature)
         header = _header(protected)
         algorithm, kid = self._algorithm_and_key(header)
+        # PyJWT's `decode` would encode, decode and search the card for each check, and its search is a loop in Python.
+        is_valid, made = self._jwt.get_algorithm_by_name(algorithm).verify, _decoded(value) or b""
         objections = []
         for key in self._trusted(header, kid, fetch):
             if objection := key.objection(algorithm):
                 objections.append(f"the key {shown(kid)} {objection}")
             else:
-                for form in forms:
-                    if self._is_valid(protected, form, value, key, algorithm):
+                for form, text in forms.signed_texts(protected):
+                    if is_valid(text, key.key, made):
                         return header, form
                 objections.append(f"made by another key than {shown(kid)}, or over another card")
         raise _Refused(objections[0] if objections else self._unknown_key_text(header, kid))
-
-    def _is_valid(self, protected: str, form: bytes, signature: str, key: TrustedKey, algorithm: str) -> bool:
-        payload = base64.urlsafe_b64encode(form).rstrip(b"=").decode()
-        try:
-            self._jwt.api_jws.decode(f"{protected}.{payload}.{signature}", key.key, algorithms=[algorithm])
-        except self._jwt.PyJWTError:
-            return False
-        return True
 
     def _trusted(self, header: Mapping[str, Any], kid: str, fetch: Fetch | None) -> Iterator[TrustedKey]:
         """The trusted keys with the key id `kid`, or without a key id."""
@@ -188,6 +183,27 @@ class _Refused(Exception):
     """A signature is not accepted; the text is the reason."""
 
 
+class _Forms:
+    """The canonical forms of one card, and how many bytes its signatures may still be checked over."""
+
+    def __init__(self, forms: tuple[bytes, ...]) -> None:
+        self._payloads = {form: base64.urlsafe_b64encode(form).rstrip(b"=") for form in forms}
+        self._left = _MAX_CHECKED_BYTES
+
+    def signed_texts(self, protected: str) -> Iterator[tuple[bytes, bytes]]:
+        """Each form, with the text that a signature with this header over it covers. For one check of each.
+
+        Raises:
+            _Refused: the checks before have used the bytes.
+        """
+        for form, payload in self._payloads.items():
+            self._left -= len(protected) + len(payload)
+            if self._left < 0:
+                raise _Refused("not checked, because the card is too large for so many signatures and keys")
+            let_greenlets_run()
+            yield form, b"%b.%b" % (protected.encode(), payload)
+
+
 def _texts(signature: Any) -> tuple[str, str]:
     match signature:
         case {"protected": str(protected), "signature": str(value)} if protected.isascii() and value.isascii():
@@ -195,12 +211,18 @@ def _texts(signature: Any) -> tuple[str, str]:
     raise _Refused("is none")
 
 
+def _decoded(text: str) -> bytes | None:
+    """The bytes in base64url text; None: it is none. RFC 7515 omits the padding."""
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        return None
+
+
 def _header(protected: str) -> dict[str, Any]:
     try:
-        # RFC 7515 omits the padding.
-        text = base64.b64decode(protected + "=" * (-len(protected) % 4), altchars=b"-_", validate=True)
-        header = jsontext.loads(text)
-    except (binascii.Error, ValueError, JSONParseError):
+        header = jsontext.loads(_decoded(protected) or b"")
+    except (ValueError, JSONParseError):
         header = None
     if not isinstance(header, dict):
         raise _Refused("its protected header cannot be read")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from types import FrameType
 from typing import Any
 
+import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -72,6 +76,70 @@ def test_a_large_card_with_many_signatures_is_refused_at_once() -> None:
     began = time.process_time()
     assert "more than 1048576 bytes" in refused(CardVerifier(SIGNER.public_jwk), document)
     assert time.process_time() - began < 2
+
+
+def forged(document: dict[str, Any], number: int) -> dict[str, Any]:
+    """`document` with so many signatures of another key, each under the name of the trusted one and in a text of its own."""
+    other = ec.generate_private_key(ec.SECP256R1())
+    signers = [CardSigner(other, kid="a", jku=f"https://keys.test/{index}") for index in range(number)]
+    return {**document, "signatures": [by_version("1.0").dump(signer.sign(document)[0]) for signer in signers]}
+
+
+def python_calls(work: Callable[[], object]) -> int:
+    """How often functions and generators of Python are entered."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_each_further_signature_of_a_large_card_costs_few_calls() -> None:
+    # PyJWT searches each text that it decodes in a loop, so sixteen signatures of a card of 1 MiB took two seconds.
+    verifier, document = CardVerifier(SIGNER.public_jwk), signed(replace(CARD, description="x" * 50_000))
+    one, many = forged(document, 1), forged(document, 16)
+
+    calls = [python_calls(partial(refused, verifier, card)) for card in (one, many)]
+
+    assert calls[1] - calls[0] < 5_000
+
+
+def test_a_signature_is_checked_over_a_large_card_only_some_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[int] = []
+    verify = jwt.algorithms.ECAlgorithm.verify
+
+    def count(self: Any, text: bytes, key: Any, signature: bytes) -> bool:
+        checked.append(len(text))
+        return bool(verify(self, text, key, signature))
+
+    monkeypatch.setattr(jwt.algorithms.ECAlgorithm, "verify", count)
+    keys = [CardSigner(ec.generate_private_key(ec.SECP256R1()), kid=str(index)).public_jwk for index in range(10)]
+    nameless = CardVerifier([{**key, "kid": ""} for key in keys])
+
+    large = forged(signed(replace(CARD, description="x" * 1_000_000)), 16)
+    assert "signatures[15]: not checked, because the card is too large" in refused(nameless, large)
+    assert sum(checked) <= 32 * 1024 * 1024
+
+    checked.clear()
+    assert "signatures[15]: made by another key" in refused(nameless, forged(signed(), 16))
+    assert len(checked) == 160
+
+
+def test_other_greenlets_run_between_the_checks_of_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[None] = []
+    monkeypatch.setattr("a2a_sync.signing.verifier.let_greenlets_run", lambda: pauses.append(None))
+
+    refused(CardVerifier(SIGNER.public_jwk), forged(signed(), 16))
+
+    assert len(pauses) == 16
 
 
 def test_a_card_of_nearly_the_largest_size_holds() -> None:
