@@ -22,7 +22,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 from werkzeug.wrappers import Request, Response
 
 from a2a_sync import jsontext
@@ -87,8 +87,11 @@ if TYPE_CHECKING:
 logger: Final = get_logger(__name__)
 
 _HERE = Path(__file__).parent
-#: A form of the console is smaller than this, in bytes.
+#: The largest form of the console, in bytes, and that for logging in, which anyone may send.
 _MAX_FORM = 64 * 1024
+_MAX_LOGIN = 16 * 1024
+#: The most fields of a form; the console's own have eight at most. Each is read by a loop in Python.
+_MAX_FIELDS = 100
 #: How long a form may take to arrive, in seconds.
 _FORM_TIMEOUT = 10.0
 #: How long a page of a task waits for others of its viewer, in seconds.
@@ -196,7 +199,6 @@ class Pages:
 
     def respond(self, request: Request) -> WSGIApplication:
         """The response to a request below ``/console``."""
-        request.max_content_length = request.max_form_memory_size = _MAX_FORM
         path = request.environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace")
         parts = path.removeprefix(PREFIX).split("/")
         try:
@@ -354,15 +356,25 @@ class Pages:
         )
 
     def _log_in(self, request: Request) -> Response:
-        form = self._read_form(request)
+        form = self._read_form(request, _MAX_LOGIN)
         return self._access.login(request, form) or self._login_page(request, failed=True, back=form.get("back", ""))
 
-    def _read_form(self, request: Request) -> Mapping[str, str]:
-        """The form of a request, which must arrive in time: it is read before anything is known of the caller."""
+    def _read_form(self, request: Request, max_bytes: int = _MAX_FORM) -> Mapping[str, str]:
+        """The form of a request, which must arrive in time: it is read before anything is known of the caller.
+
+        Raises:
+            RequestEntityTooLarge: it has more bytes, or more fields.
+        """
+        request.max_content_length = request.max_form_memory_size = max_bytes
+        request.max_form_parts = _MAX_FIELDS
         connection = Connection(request.environ, lambda: False)
         ticket = self._forms.begin(connection)
         connection.limit(_FORM_TIMEOUT)
         try:
+            # Werkzeug counts the parts of multipart forms only. A value of the other kind contains no "&".
+            urlencoded = request.mimetype == "application/x-www-form-urlencoded"
+            if urlencoded and request.get_data().count(b"&") >= _MAX_FIELDS:
+                raise RequestEntityTooLarge(f"A form of the console has at most {_MAX_FIELDS} fields.")
             return request.form
         finally:
             self._forms.end(ticket)

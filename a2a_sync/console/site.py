@@ -16,7 +16,7 @@ from a2a_sync.console.access import PREFIX, Access, refusal
 from a2a_sync.wsgi.agentpage import CONSOLE_PATH
 from a2a_sync.wsgi.options import ConsoleOptions, HTTPOptions
 from a2a_sync.wsgi.origins import Origins
-from a2a_sync.wsgi.pages import host_is_served, host_name, is_loopback, werkzeug_request
+from a2a_sync.wsgi.pages import LONG_LISTS, has_long_lists, host_is_served, host_name, is_loopback, werkzeug_request
 
 if TYPE_CHECKING:
     from a2a_sync.console.pages import Pages
@@ -93,6 +93,8 @@ class ConsoleSite:
                 400,
                 "The console is not served under this host name; list it in HTTPOptions(trusted_hosts=…) or give url=.",
             )
+        elif has_long_lists(environ):
+            response = refusal(400, LONG_LISTS)
         elif self._origins.refuse(environ):
             response = refusal(403, "A page of another site may not use the console.")
         elif environ.get("wsgi.multiprocess") and not self._access.sessions.shared and self._access.has_open_agents:

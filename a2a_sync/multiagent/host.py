@@ -29,7 +29,16 @@ from a2a_sync.wsgi.connection import Connection
 from a2a_sync.wsgi.exchange import address_of
 from a2a_sync.wsgi.options import ConsoleOptions, HTTPOptions
 from a2a_sync.wsgi.origins import Origins
-from a2a_sync.wsgi.pages import HEALTH, OperatorPages, host_is_served, method_not_allowed, plain_error, werkzeug_request
+from a2a_sync.wsgi.pages import (
+    HEALTH,
+    LONG_LISTS,
+    OperatorPages,
+    has_long_lists,
+    host_is_served,
+    method_not_allowed,
+    plain_error,
+    werkzeug_request,
+)
 from a2a_sync.wsgi.process import Site
 from a2a_sync.wsgi.proxies import ADDRESS_HEADERS, TrustedProxies
 
@@ -228,7 +237,11 @@ class AgentHost(Site, Mapping[str, A2AApp]):
         request = werkzeug_request(environ)
         path, method = request.environ.get("PATH_INFO", ""), request.environ["REQUEST_METHOD"]
         response: WSGIApplication
-        if self._trusted_hosts is not None and path not in HEALTH and not host_is_served(environ, self._trusted_hosts):
+        if has_long_lists(environ):
+            response = plain_error(400, LONG_LISTS)
+        elif (
+            self._trusted_hosts is not None and path not in HEALTH and not host_is_served(environ, self._trusted_hosts)
+        ):
             response = plain_error(400, "this host is not served here")
         elif path != LIST_PATH and path not in self._operators.paths:
             where = shown(request.root_path + request.path)

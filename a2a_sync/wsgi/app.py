@@ -41,7 +41,9 @@ from a2a_sync.wsgi.options import ConsoleOptions, HTTPOptions
 from a2a_sync.wsgi.origins import REFUSED, Origins
 from a2a_sync.wsgi.pages import (
     HEALTH,
+    LONG_LISTS,
     OperatorPages,
+    has_long_lists,
     host_is_served,
     method_not_allowed,
     path_not_found,
@@ -312,6 +314,8 @@ class A2AApp(Site):
             self._service.start_work()
         elif environ.get("wsgi.multiprocess"):
             return plain_error(503, SINGLE_PROCESS)
+        if has_long_lists(environ):
+            return plain_error(400, LONG_LISTS)
         if self.origins.refuse(environ):
             return plain_error(403, REFUSED)
         if self._trusted_hosts is not None and path not in HEALTH and not host_is_served(environ, self._trusted_hosts):

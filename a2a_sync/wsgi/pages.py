@@ -27,6 +27,11 @@ from a2a_sync.wsgi.cards import CARD_PATH
 
 #: Pages without content, served under any host name, as load balancers ask for them.
 HEALTH = ("/healthz", "/readyz")
+#: Lists in the head of a request, and what separates their values. They are read before the caller is known, by loops in Python.
+_LISTS = (("QUERY_STRING", "&"), ("HTTP_COOKIE", ";"), ("HTTP_IF_NONE_MATCH", ","), ("HTTP_IF_MATCH", ","))
+_MAX_LISTED = 1000
+#: The error of a request with `has_long_lists`.
+LONG_LISTS = f"the query, the cookies or a condition of this request has more than {_MAX_LISTED:,} values"
 #: The characters of a host and port: the parser of URLs would take a part before ``@`` for a user.
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
 
@@ -68,6 +73,11 @@ def werkzeug_request(environ: WSGIEnvironment) -> Request:
     The environ, which it keeps, does not refer to it as usual: both would stay in memory until a garbage collection.
     """
     return Request(environ, populate_request=False)
+
+
+def has_long_lists(environ: WSGIEnvironment) -> bool:
+    """A list in the head of a request is too long to be read."""
+    return any(environ.get(name, "").count(separator) >= _MAX_LISTED for name, separator in _LISTS)
 
 
 def host_is_served(environ: WSGIEnvironment, trusted: Iterable[str]) -> bool:

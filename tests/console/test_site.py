@@ -730,6 +730,45 @@ def test_a_form_that_is_too_large_is_refused(app: A2AApp, path: str) -> None:
     assert answer.status_code in (404, 413)
 
 
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        ("scheme=bearer&secret=z" + "&a" * 99, FORM),
+        (
+            '--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n' * 101 + "--x--",
+            "multipart/form-data; boundary=x",
+        ),
+    ],
+    ids=["urlencoded", "multipart"],
+)
+def test_a_form_with_many_fields_is_refused_before_it_is_parsed(
+    body: str, content_type: str, secured: A2AApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("werkzeug.formparser.parse_qsl", None)
+    answer = Browser(secured).post("/console/login", data=body, content_type=content_type)
+    assert answer.status_code == 413
+
+
+def test_a_form_for_logging_in_is_smaller_than_others(secured: A2AApp) -> None:
+    body = f"scheme=bearer&secret={'z' * 20_000}"
+    assert Browser(secured).post("/console/login", data=body, content_type=FORM).status_code == 413
+    assert Browser(secured).post("/console/login", data=body[:16_000], content_type=FORM).status_code == 401
+
+
+def test_a_form_of_a_hundred_fields_is_read(secured: A2AApp) -> None:
+    body = "scheme=bearer&secret=a-token" + "&a" * 98
+    assert Browser(secured).post("/console/login", data=body, content_type=FORM).status_code == 303
+
+
+@pytest.mark.parametrize("path", ["login", "", "tasks", "a/agent/api/tasks"])
+def test_a_page_with_a_long_query_is_refused(app: A2AApp, path: str) -> None:
+    answer = logged_in(app).get(f"/console/{path}", query_string="&a" * 1000)
+    assert (answer.status_code, "more than 1,000 values" in answer.text) == (400, True)
+
+
 def test_calls_work_whatever_the_app_serves_to_others() -> None:
     with A2AApp(make_agent(), console=True, protocol_versions=["0.3"], protocol_bindings=["JSONRPC"]) as app:
         assert send(logged_in(app), "hi")["status"]["state"] == "TASK_STATE_COMPLETED"

@@ -11,8 +11,20 @@ from pathlib import Path
 
 import pytest
 import requests
+from werkzeug.test import Client as Browser
 
-from a2a_sync import A2AApp, Agent, Client, Limits, Message, RequestContext, SQLiteStore, Task, TaskNotFoundError
+from a2a_sync import (
+    A2AApp,
+    Agent,
+    AgentHost,
+    Client,
+    Limits,
+    Message,
+    RequestContext,
+    SQLiteStore,
+    Task,
+    TaskNotFoundError,
+)
 from a2a_sync.errors import AgentError, error_from_wire
 from a2a_sync.server.metrics import Metrics
 from a2a_sync.testing import wsgi_session
@@ -205,3 +217,34 @@ def test_the_counts_of_several_workers_add_up(tmp_path: Path) -> None:
         if line.startswith("a2a_calls_total") and 'outcome="ok"' in line
     )
     assert total == 20
+
+
+LONG = {
+    "a query": {"QUERY_STRING": "&a" * 1000},
+    "cookies": {"HTTP_COOKIE": "a;" * 1000},
+    "If-None-Match": {"HTTP_IF_NONE_MATCH": "a," * 1000},
+    "If-Match": {"HTTP_IF_MATCH": "a," * 1000},
+}
+
+
+@pytest.mark.parametrize("path", ["/", "/tasks", "/message:send", "/.well-known/agent-card.json", "/healthz"])
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_list_in_a_head_is_refused_before_it_is_read(name: str, path: str) -> None:
+    for method in ("GET", "POST"):
+        with A2AApp(make_agent()) as app:
+            answer = Browser(app, use_cookies=False).open(path, method=method, environ_overrides=LONG[name])
+            assert (answer.status_code, "more than 1,000 values" in answer.text) == (400, True)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_host_of_agents_refuses_a_long_list_too(name: str) -> None:
+    with AgentHost({"busy": make_agent()}) as host:
+        for path in ("/.well-known/agents", "/busy/.well-known/agent-card.json"):
+            answer = Browser(host, use_cookies=False).get(path, environ_overrides=LONG[name])
+            assert (answer.status_code, "more than 1,000 values" in answer.text) == (400, True)
+
+
+def test_lists_of_a_thousand_values_are_read() -> None:
+    overrides = {name: value[:-2] for one in LONG.values() for name, value in one.items()}
+    with A2AApp(make_agent()) as app:
+        assert Browser(app, use_cookies=False).get("/healthz", environ_overrides=overrides).status_code == 200
