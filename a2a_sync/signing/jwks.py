@@ -12,6 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Final, TypeAlias
 
 from a2a_sync import urls
+from a2a_sync.concurrency.background import start_thread
 from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.errors import TransportError, UnavailableError, UnsafeURLError
 from a2a_sync.outbound.http import NoResponseError, Outbound
@@ -25,6 +26,8 @@ logger: Final = get_logger(__name__)
 Fetch: TypeAlias = Callable[[str], bytes]
 
 _TIMEOUT = 5.0
+#: Seconds for which a call waits that has a key to go on with. Keys that the issuer has removed are refused if it answers in time.
+_PATIENCE = 1.0
 _MAX_BYTES = 512 * 1024
 
 
@@ -65,6 +68,8 @@ class KeySet:
     def keys(self, kid: str, fetch: Fetch | None = None) -> tuple[TrustedKey, ...]:
         """The keys that may have signed a token which names `kid` (``""``: none). Blocks while they are read.
 
+        With `exclusive`, a call for keys that are known and may be used waits for one second at most.
+
         Raises:
             UnavailableError: they cannot be read, or another thread reads them at the moment. Its cause is the failure.
         """
@@ -72,17 +77,35 @@ class KeySet:
         found = keys_with_id(self._keys, kid)
         failure: Exception | None = None
         if now >= self._read_at + self.refresh or (not found and now >= self._next_at):
-            failure = self._read(fetch or self.fetch, needed=not found)
+            needed = not found or now > self._read_at + self.refresh + self.max_stale
+            failure = self._read_if_due(fetch or self.fetch, needed=needed)
             found = keys_with_id(self._keys, kid)
         if now > self._read_at + self.refresh + self.max_stale:
             text = "the keys that tokens are checked with cannot be read; try again later"
             raise UnavailableError(text, retry_after=10.0) from failure
         return found
 
-    def _read(self, fetch: Fetch | None, *, needed: bool) -> Exception | None:
+    def _read_if_due(self, fetch: Fetch | None, *, needed: bool) -> Exception | None:
         """Read the keys if a reading is due; the failure if it failed. `needed`: there is no key to go on with."""
         if not self._begin_reading(needed):
             return None
+        if needed or not self.exclusive:
+            return self._read(fetch)
+        ended = threading.Event()
+
+        def read() -> None:
+            try:
+                self._read(fetch)
+            finally:
+                ended.set()
+
+        if start_thread("a2a-keys", read) is None:
+            return self._read(fetch)
+        ended.wait(_PATIENCE)
+        return None
+
+    def _read(self, fetch: Fetch | None) -> Exception | None:
+        """Read the keys; the failure if it failed."""
         try:
             if fetch is None:
                 raise ValueError(f"a function that reads {self.url} is missing")
