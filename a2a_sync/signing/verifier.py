@@ -24,7 +24,7 @@ Trusted: TypeAlias = Any
 
 _MAX_SIGNATURES = 16
 #: The largest card that is verified, in bytes of JSON with its signatures: each signature covers all of it.
-_MAX_CARD_BYTES = 1024 * 1024
+_MAX_CARD_BYTES = 256 * 1024
 #: How many bytes signatures of one card are checked over: each key and form of each signature needs the whole card again.
 _MAX_CHECKED_BYTES = 32 * 1024 * 1024
 #: The least number of seconds between two reads of a key set in which a key is missing.
@@ -109,7 +109,7 @@ class CardVerifier:
             agent: the name of the agent in errors.
 
         Raises:
-            CardSignatureError: the card is not signed, cannot be read, has more than 1 MiB of JSON, or none of its first 16
+            CardSignatureError: the card is not signed, cannot be read, has more than 256 KiB of JSON, or none of its first 16
                 signatures is valid; the text has the reasons.
         """
         document = by_version("1.0").dump(card) if isinstance(card, AgentCard) else card

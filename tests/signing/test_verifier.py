@@ -74,7 +74,7 @@ def test_a_large_card_with_many_signatures_is_refused_at_once() -> None:
     document = signed(replace(CARD, description="x" * 9_000_000))
     document["signatures"] = [{**document["signatures"][0], "signature": "AAAA"}] * 16
     began = time.process_time()
-    assert "more than 1048576 bytes" in refused(CardVerifier(SIGNER.public_jwk), document)
+    assert "more than 262144 bytes" in refused(CardVerifier(SIGNER.public_jwk), document)
     assert time.process_time() - began < 2
 
 
@@ -124,7 +124,7 @@ def test_a_signature_is_checked_over_a_large_card_only_some_times(monkeypatch: p
     keys = [CardSigner(ec.generate_private_key(ec.SECP256R1()), kid=str(index)).public_jwk for index in range(10)]
     nameless = CardVerifier([{**key, "kid": ""} for key in keys])
 
-    large = forged(signed(replace(CARD, description="x" * 1_000_000)), 16)
+    large = forged(signed(replace(CARD, description="x" * 250_000)), 16)
     assert "signatures[15]: not checked, because the card is too large" in refused(nameless, large)
     assert sum(checked) <= 32 * 1024 * 1024
 
@@ -143,7 +143,7 @@ def test_other_greenlets_run_between_the_checks_of_signatures(monkeypatch: pytes
 
 
 def test_a_card_of_nearly_the_largest_size_holds() -> None:
-    card = replace(CARD, description="x" * 1_000_000)
+    card = replace(CARD, description="x" * 250_000)
     assert CardVerifier(SIGNER.public_jwk).verify(signed(card)).header["kid"] == "a"
 
 
