@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import queue
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -41,10 +42,13 @@ logger: Final = get_logger(__name__)
 #: Names under which agents send the token of a webhook.
 _TOKENS = (NOTIFICATION_TOKEN.lower(), "a2a-notification-token")
 _MAX_TOKEN_LENGTH = 16 * 1024
-#: The largest body of an unknown sender that is parsed without waiting for others; JSON may take twenty times its size of memory.
-_SMALL_BODY = 64 * 1024
-#: How long a larger one waits for its turn, in seconds.
-_PARSE_WAIT_SECONDS = 10.0
+#: Parsing a body of this size costs no more than its request. Of larger ones, the sender is known first, or they are parsed one at a
+#: time: JSON may take twenty times its size of memory.
+_SMALL_BODY = 4 * 1024
+#: The id of a task, as most senders write it, and the last one; both in so many bytes at the start and at the end of a body.
+_TASK_ID = re.compile(rb'"(?:taskId|task_id|id)"\s*:\s*"([^"\\]{1,256})"')
+_LAST_TASK_ID = re.compile(rb"(?s:.*)" + _TASK_ID.pattern)
+_SEARCHED_BYTES = 64 * 1024
 #: Notifications that wait for `WebhookReceiver.notifications`, and the bytes of their bodies.
 _MAX_WAITING = 10_000
 _MAX_WAITING_BYTES = 64 * 1024 * 1024
@@ -356,7 +360,7 @@ class WebhookReceiver:
             raise NotificationRefusedError(401, "the signature is of another body")
         if len(body) > self._max_body_bytes:
             raise NotificationRefusedError(413, "too large")
-        with self._turn(body):
+        with self._turn(headers, body):
             value = _parse(body)
         named = _named_task(value)
         token_of = None if isinstance(self._token, str) else self._token
@@ -371,17 +375,26 @@ class WebhookReceiver:
         return PushNotification(event=event, task_id=task_id, id=own_id, version=version, claims=claims)
 
     @contextmanager
-    def _turn(self, body: bytes) -> Iterator[None]:
-        """The time to parse `body`: large bodies of senders that only their task can identify are parsed one at a time."""
-        if self._signatures or self._authentication or isinstance(self._token, str) or len(body) <= _SMALL_BODY:
+    def _turn(self, headers: Mapping[str, str], body: bytes) -> Iterator[None]:
+        """The time to parse `body`: large bodies of unknown senders are parsed one at a time, and none of them waits on its thread."""
+        if len(body) <= _SMALL_BODY or self._is_known(headers, body):
             yield
             return
-        if not self._parsing.acquire(timeout=_PARSE_WAIT_SECONDS):
+        if not self._parsing.acquire(blocking=False):
             raise NotificationRefusedError(503, "too many large notifications at once; post again later")
         try:
             yield
         finally:
             self._parsing.release()
+
+    def _is_known(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """Whether the sender was checked by its headers, or has the token of a task that `body` seems to be about.
+
+        The token of the task that it is about is checked after parsing.
+        """
+        if self._signatures or self._authentication or self._token is None or isinstance(self._token, str):
+            return True
+        return any(_has_token(headers, self._token(task_id)) for task_id in _seeming_tasks(body))
 
     def _is_new(self, notification: PushNotification) -> bool:
         """It did not come before; from now on it did. What has neither an id nor a signature is always new."""
@@ -396,8 +409,7 @@ class WebhookReceiver:
             raise NotificationRefusedError(503, "the replay cache is full; post again later") from None
 
     def _check_token(self, headers: Mapping[str, str], wanted: str | None) -> None:
-        given = next((headers[name] for name in _TOKENS if name in headers), "")
-        if not wanted or not _equal(given, wanted):
+        if not _has_token(headers, wanted):
             raise NotificationRefusedError(401, "the token is not that of this webhook")
 
     def _claims(self, headers: Mapping[str, str]) -> Mapping[str, Any]:
@@ -476,6 +488,17 @@ def _parse(body: bytes) -> Any:
         raise NotificationRefusedError(400, f"the body is not JSON: {error.message}") from None
 
 
+def _seeming_tasks(body: bytes) -> Iterator[str]:
+    """The ids, two at most, of which one is probably that of the task, without parsing `body`.
+
+    Most senders write it first. Where the members are sorted, it is the last id of a task: that of its status.
+    """
+    first = _TASK_ID.search(body, 0, _SEARCHED_BYTES)
+    last = _LAST_TASK_ID.match(body, max(0, len(body) - _SEARCHED_BYTES))
+    for task_id in dict.fromkeys(found[1] for found in (first, last) if found):
+        yield task_id.decode(errors="replace")
+
+
 def _named_task(value: Any) -> str:
     """The id of the task that an event seems to be about; ``""`` where it names none."""
     # Tasks of 0.3 have a kind; events of 1.0 have one member.
@@ -492,6 +515,11 @@ def _decode(value: Any) -> tuple[Any, str]:
     except DecodeError as error:
         raise NotificationRefusedError(400, f"the body is no event: {error}") from None
     return event, version
+
+
+def _has_token(headers: Mapping[str, str], wanted: str | None) -> bool:
+    given = next((headers[name] for name in _TOKENS if name in headers), "")
+    return wanted is not None and wanted != "" and _equal(given, wanted)
 
 
 def _normalize_scheme(credentials: str) -> str:
