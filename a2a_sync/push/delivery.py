@@ -137,7 +137,7 @@ class Delivery:
     def _pending(self, held: StoredWebhook, page: LogPage) -> Iterator[Notification]:
         """The pending notifications, in order: the entries of the log, or the task where these were compacted away."""
         if held.cursor < 0 or held.cursor < page.compacted:
-            yield self._notifications.of_task(held)
+            yield self._notifications.of_task(held, page.version)
         else:
             for entry in page.entries:
                 yield self._notifications.of_entry(held, entry)

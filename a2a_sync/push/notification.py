@@ -5,20 +5,30 @@ A webhook of 1.0 gets each event, as in a stream; one of 0.3 gets the whole task
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 from a2a_sync.bindings.headers import NOTIFICATION_ID, NOTIFICATION_TOKEN, VERSION
 from a2a_sync.codec import by_version
+from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.errors import A2AError
 from a2a_sync.lifecycle import Entry
 from a2a_sync.operations import StreamItem
-from a2a_sync.stores.base import SMALL_BYTES, LargeResult, StoredWebhook, TaskStore
+from a2a_sync.stores.base import LargeResult, Owner, StoredWebhook, TaskStore
 from a2a_sync.stores.largereads import LargeReads
 from a2a_sync.telemetry import tracing
 from a2a_sync.types import JSON, Task, TaskPushNotificationConfig, TaskStatus, TaskStatusUpdateEvent
 
+#: Tasks of which more bytes are stored are read and encoded in turns, which may wait on the threads of deliveries, and once for all
+#: webhooks of a task: a small message to one just below 1 MiB with ten webhooks kept the processor busy for ten seconds.
+_SMALL_BYTES = 64 * 1024
+#: After it has read and encoded a task in its turn, a thread pauses as long, but not longer than so many seconds.
+_MAX_PAUSE = 0.5
+#: Bytes of the notifications that are kept for further webhooks, each with so many beside its body, which may be shortened.
+_SHARED_BYTES, _BESIDE = 8 * 1024 * 1024, 1024
 #: A task of which so many times the bytes of the largest notification are stored is not read in order to measure it. The log has
 #: a streamed artifact twice, so that a task can be smaller than what is stored of it.
 _MEASURED = 2
@@ -74,10 +84,50 @@ class Notification(NamedTuple):
     body: bytes | None
 
 
+class _Key(NamedTuple):
+    """What makes two notifications the same: the task with the status of entry `number`, or (`current`) as it is after that entry."""
+
+    owner: Owner
+    task_id: str
+    version: str
+    number: int
+    current: bool
+
+
+class _Shared:
+    """The last notifications that were made for one of several webhooks, `_SHARED_BYTES` together at most. Thread-safe."""
+
+    def __init__(self) -> None:
+        renew_per_process(self)
+
+    def renew(self) -> None:
+        """In a forked child: the lock is the parent's."""
+        self._lock = threading.Lock()
+        self._made: dict[_Key, Notification] = {}
+        self._bytes = 0
+
+    def get(self, key: _Key) -> Notification | None:
+        return self._made.get(key)
+
+    def add(self, key: _Key, made: Notification) -> None:
+        """Keep a notification in place of the oldest ones; not one that is larger than all of them may be."""
+        with self._lock:
+            if key in self._made or _size(made) > _SHARED_BYTES:
+                return
+            self._made[key] = made
+            self._bytes += _size(made)
+            while self._bytes > _SHARED_BYTES:
+                self._bytes -= _size(self._made.pop(next(iter(self._made))))
+
+
+def _size(made: Notification) -> int:
+    return len(made.body or b"") + _BESIDE
+
+
 class Notifications:
     """Makes the bodies for one store's tasks; none is larger than `max_bytes` bytes, tasks have at most `history` messages.
 
-    Large tasks are read and encoded in turns of `reads`, and those that are certainly too large are not read.
+    Large tasks are read and encoded in turns of `reads`, once for all webhooks; those that are certainly too large are not read.
     """
 
     def __init__(self, store: TaskStore, reads: LargeReads, *, max_bytes: int, history: int) -> None:
@@ -85,6 +135,7 @@ class Notifications:
         self._reads = reads
         self._max_bytes = max_bytes
         self._history = history
+        self._shared = _Shared()
 
     def of_entry(self, webhook: StoredWebhook, entry: Entry) -> Notification:
         """The notification of an entry of the task's log."""
@@ -98,21 +149,33 @@ class Notifications:
             return Notification(entry.number, None)
         assert isinstance(entry.event, TaskStatusUpdateEvent)
         # The rest of the task may be newer than this status; the next notification is about that.
-        return Notification(entry.number, self._of_task(webhook, entry.event.status).body)
+        return Notification(entry.number, self._of_task(webhook, entry.number, entry.event.status).body)
 
-    def of_task(self, webhook: StoredWebhook) -> Notification:
-        """A notification with the task as it is now."""
-        return self._of_task(webhook)
+    def of_task(self, webhook: StoredWebhook, version: int) -> Notification:
+        """A notification with the task as it is now, or was for another webhook at its present `version`."""
+        return self._of_task(webhook, version)
 
-    def _of_task(self, webhook: StoredWebhook, status: TaskStatus | None = None) -> Notification:
-        """A notification with the task as it is now, but with `status` if that is given."""
+    def _of_task(self, webhook: StoredWebhook, number: int, status: TaskStatus | None = None) -> Notification:
+        """A notification with the task after entry `number`, but with `status` if that is given: the one of that entry."""
+        key = _Key(webhook.owner, webhook.task_id, webhook.version, number, current=status is None)
+        if (made := self._shared.get(key)) is not None:
+            return made
         try:
-            return self._measured(webhook, status, refuse_above=SMALL_BYTES)
+            return self._measured(webhook, status, refuse_above=_SMALL_BYTES)
         except LargeResult as large:
             if large.size > _MEASURED * self._max_bytes:
                 return self._shortened(webhook, large.size, status)
         with self._reads.turn(webhook.owner):
-            return self._measured(webhook, status)
+            # It may have been made for another webhook meanwhile.
+            if (made := self._shared.get(key)) is not None:
+                return made
+            began = time.monotonic()
+            made = self._measured(webhook, status)
+            self._shared.add(key, made)
+            took = time.monotonic() - began
+        # The pending notifications of one webhook follow each other, and threads of the server need the interpreter meanwhile.
+        time.sleep(min(took, _MAX_PAUSE))
+        return made
 
     def _measured(
         self, webhook: StoredWebhook, status: TaskStatus | None, *, refuse_above: int | None = None

@@ -274,16 +274,18 @@ def test_a_task_that_is_certainly_too_large_is_not_read_for_its_notification(ser
     assert not loads.messages
 
 
-def test_large_tasks_are_read_for_one_notification_at_a_time(serve, two, monkeypatch):
-    served = serve(lambda message, context: InputRequired("x" * 600_000))
-    task = served.send("y" * 600_000)
+@pytest.mark.parametrize("size", [600_000, 40_000])
+def test_large_tasks_are_read_one_at_a_time_and_once_for_all_their_webhooks(serve, two, monkeypatch, size):
+    served = serve(lambda message, context: InputRequired("x" * size))
+    tasks = [served.send("y" * size) for _ in range(4)]
     loads = Loads(served.store, monkeypatch)
-    for number in range(4):
+    for number, task in enumerate(tasks):
         for receiver in two:
-            create(served, receiver, task.id, id=f"{receiver.url}{number}".replace("/", "-"))
+            for webhook in range(2):
+                create(served, receiver, task.id, id=f"{number}-{webhook}-{urlsplit(receiver.url).port}")
     for receiver in two:
-        assert all(len(post.body["task"]["history"]) >= 1 for post in receiver.await_count(4))
-    assert len(loads.messages) == 8
+        assert all(len(post.body["task"]["history"]) >= 1 for post in receiver.await_count(8))
+    assert len(loads.messages) == 4
     assert not loads.overlap.is_set()
 
 
