@@ -6,6 +6,7 @@ The descriptors are those of the official protos, so no message is defined here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,18 +105,9 @@ def encode(value: Any, message: Any) -> bytes:
         ValueError: a value does not fit its field.
     """
     try:
-        return writer(message.DESCRIPTOR)(value or {})
-    except UNWRITABLE:
-        return _encode_any(value or {}, message)
-
-
-def _encode_any(value: Any, message: Any) -> bytes:
-    """`encode` for values that no codec writes, and for errors."""
-    try:
-        encoded: bytes = ParseDict(value, message(), ignore_unknown_fields=True).SerializeToString()
-    except (JSONFormatError, EncodeError, OverflowError) as error:
-        raise ValueError(str(error)) from None
-    return encoded
+        return writer(message.DESCRIPTOR)(value or {}, 0)
+    except UNWRITABLE as error:
+        raise ValueError(f"not a valid {message.DESCRIPTOR.name}: {error}") from None
 
 
 def parse(data: bytes, message: Any) -> Any:
@@ -402,11 +394,16 @@ def encode_status(error: AgentError, codec: Codec) -> bytes:
     written = codec.dump_error(error)
     details: Any
     for details in (written["data"], []):
-        try:
-            return encode({"code": code, "message": written["message"], "details": details}, status_pb2.Status)
-        except (ValueError, TypeError):
-            continue
-    return encode({"code": code, "message": error.default_message}, status_pb2.Status)
+        with suppress(JSONFormatError, EncodeError, OverflowError, ValueError, TypeError):
+            return _write_status(code, written["message"], details)
+    return _write_status(code, error.default_message, [])
+
+
+def _write_status(code: int, message: str, details: Any) -> bytes:
+    # Details are messages of any type, which `encode` does not write.
+    value = {"code": code, "message": message, "details": details}
+    data: bytes = ParseDict(value, status_pb2.Status(), ignore_unknown_fields=True).SerializeToString()
+    return data
 
 
 def error_text(error: AgentError, version: str) -> str:
