@@ -7,11 +7,14 @@ import platform
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from a2a_sync.concurrency.quotas import Quotas
+from a2a_sync.engine.hub import Steps
 from a2a_sync.errors import OverloadedError
 from a2a_sync.server import responses
 from a2a_sync.server.responses import ResponseBudget
@@ -258,6 +261,115 @@ def test_the_processor_time_of_a_bounded_number_of_owners_is_kept(clock: SimpleN
     assert len(budget._spent) == responses._MAX_OWNERS
     budget.begin("owner 0")
     assert not budget.reserved
+
+
+def waiting(budget: ResponseBudget, owner: str, size: int, *, response: bool) -> tuple[Steps[None], Any]:
+    """The steps of a claim that waits, and the claim."""
+    steps = budget.reserving(size, owner, response=response)
+    return steps, next(steps).waiter
+
+
+def finish(budget: ResponseBudget, steps: Steps[None]) -> None:
+    """Go on with a claim that was granted, and release what it reserved."""
+    with pytest.raises(StopIteration):
+        steps.send(0.0)
+    budget.release()
+
+
+def of_several(holder: str) -> tuple[ResponseBudget, Callable[[], None]]:
+    """A budget of 100 bytes of known callers, all of which one has, and what releases them."""
+    quotas = Quotas()
+    quotas.several = True
+    budget = ResponseBudget(100, threads=128, quotas=quotas)
+    budget.reserve(100, holder, response=False)
+    held = budget.detach()
+
+    def release() -> None:
+        budget.attach(held)
+        budget.release()
+
+    return budget, release
+
+
+@pytest.mark.parametrize("response", [False, True])
+def test_owners_that_wait_have_turns(response: bool) -> None:
+    """With two GetTask a second of one caller, another one waited for all of them, and for those that came meanwhile."""
+    budget, release = of_several("greedy")
+    claims = [
+        (owner, *waiting(budget, owner, 60, response=response)) for owner in ["greedy"] * 4 + ["honest"] * 2 + ["last"]
+    ]
+    release()
+    order: list[str] = []
+    while claims:
+        [granted] = [one for one in claims if one[2].granted]
+        claims.remove(granted)
+        order.append(granted[0])
+        if len(order) == 2:
+            # One that comes meanwhile is the last one of its owner.
+            claims.append(("greedy", *waiting(budget, "greedy", 60, response=response)))
+        finish(budget, granted[1])
+    assert order == ["honest", "greedy", "last", "honest", *["greedy"] * 4]
+    assert (budget._taken, len(budget._queue), budget._owners, budget._places.taken) == (0, 0, {}, 0)
+
+
+def test_an_owner_that_comes_alone_waits_for_one_of_another_owner_and_not_for_the_next() -> None:
+    budget, release = of_several("greedy")
+    more = [waiting(budget, "greedy", 60, response=True) for _ in range(3)]
+    first = waiting(budget, "honest", 60, response=True)
+    release()
+    assert [one[1].granted for one in (*more, first)] == [False, False, False, True]
+    finish(budget, first[0])
+    second = waiting(budget, "honest", 60, response=True)
+    assert [one[1].granted for one in (*more, second)] == [True, False, False, False]
+    finish(budget, more[0][0])
+    assert [one[1].granted for one in (*more[1:], second)] == [False, False, True]
+    finish(budget, second[0])
+    for steps, _ in more[1:]:
+        finish(budget, steps)
+
+
+def test_requests_and_responses_of_an_owner_share_its_turns() -> None:
+    budget, release = of_several("holder")
+    first, second = (waiting(budget, "greedy", 60, response=response) for response in (False, True))
+    other = waiting(budget, "honest", 60, response=True)
+    release()
+    assert [one[1].granted for one in (first, second, other)] == [True, False, False]
+    finish(budget, first[0])
+    assert (second[1].granted, other[1].granted) == (False, True)
+    finish(budget, other[0])
+    finish(budget, second[0])
+
+
+def test_one_that_is_larger_than_the_bound_is_alone_and_not_overtaken() -> None:
+    budget, release = of_several("small")
+    large = waiting(budget, "large", 1000, response=True)
+    small = [waiting(budget, "small", 10, response=False) for _ in range(3)]
+    release()
+    assert large[1].granted
+    assert not any(claim.granted for _, claim in small)
+    again = waiting(budget, "large", 1000, response=True)
+    finish(budget, large[0])
+    # One of the other owner, and not all of them.
+    assert [claim.granted for _, claim in small] == [True, False, False]
+    finish(budget, small[0][0])
+    assert again[1].granted
+    finish(budget, again[0])
+    for steps, _ in small[1:]:
+        finish(budget, steps)
+
+
+def test_a_claim_that_is_given_up_takes_no_turn_of_its_owner() -> None:
+    budget, release = of_several("holder")
+    first, second = (waiting(budget, "leaves", 60, response=True) for _ in "12")
+    other = waiting(budget, "other", 60, response=True)
+    first[0].close()
+    budget.release()
+    release()
+    assert (second[1].granted, other[1].granted) == (True, False)
+    finish(budget, second[0])
+    other[0].close()
+    budget.release()
+    assert (budget._taken, len(budget._queue), budget._places.taken, budget._turn) == (0, 0, 0, None)
 
 
 def test_bytes_are_released_before_the_response_is_written() -> None:

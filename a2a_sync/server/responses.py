@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, partial
+from itertools import chain
 
 from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.gevent import patched
@@ -49,8 +50,8 @@ class ResponseBudget:
 
     At most half of the threads have one at once, of which one owner has a share by `quotas`. Requests and responses share `total`
     bytes while they are read, worked on and encoded; one that is larger is admitted when there is no other one. Responses are
-    read and encoded one at a time, with pauses: each keeps the interpreter for long. An owner whose requests have used much
-    processor time, though they are small, has two at once. A forked child starts with nothing reserved.
+    read and encoded one at a time, with pauses: each keeps the interpreter for long. Owners that wait have turns. An owner whose
+    requests have used much processor time, though they are small, has two at once. A forked child starts with nothing reserved.
     """
 
     def __init__(self, total: int, threads: int | None = None, quotas: Quotas | None = None) -> None:
@@ -64,7 +65,7 @@ class ResponseBudget:
         self._lock = threading.Lock()
         self._taken = 0
         self._reserved: dict[int, int] = {}
-        self._queue: deque[_Claim] = deque()
+        self._queue = _Queue()
         #: The thread that reads and encodes a response, or will do so, since when, and the pause after the one before it.
         self._turn: int | _Claim | None = None
         self._turn_began = self._pause = 0.0
@@ -163,11 +164,11 @@ class ResponseBudget:
         if waiting + size > _MAX_WAITING_BYTES and waiting:
             raise OverloadedError("too many large requests at once; try again later", retry_after=1.0)
         place, own = self.detach()
-        claim, deadline = _Claim(own + size, response), time.monotonic() + _WAIT_SECONDS
+        claim, deadline = _Claim(own + size, owner, response), time.monotonic() + _WAIT_SECONDS
         with self._lock:
             # Not held while it waits for more: those before it in the queue may wait for these bytes.
             self._taken -= own
-            self._queue.append(claim)
+            self._queue.add(claim)
             self._grant()
         try:
             while not claim.granted:
@@ -192,12 +193,12 @@ class ResponseBudget:
 
     def _grant(self) -> None:
         """Grant the claims for which there are bytes and, for a response, the turn; called under the lock."""
-        # In the order in which they came: a thread that returns at once does not overtake.
+        # None overtakes the first one, which would wait for ever otherwise where it is large.
         while self._queue:
-            claim = self._queue[0]
+            claim = self._queue.first
             if (self._taken and self._taken + claim.size > self._total) or (claim.response and self._turn is not None):
                 return
-            self._queue.popleft()
+            self._queue.take()
             self._taken += claim.size
             if claim.response:
                 self._turn = claim
@@ -276,15 +277,58 @@ class ResponseBudget:
 
 
 class _Claim(Signal):
-    """Bytes that are granted to a request or response, or that it waits for."""
+    """Bytes that are granted to a request or response of `owner`, or that it waits for."""
 
-    __slots__ = ("granted", "response", "size")
+    __slots__ = ("granted", "owner", "response", "size")
 
-    def __init__(self, size: int, response: bool) -> None:
+    def __init__(self, size: int, owner: str, response: bool) -> None:
         super().__init__()
         self.size = size
+        self.owner = owner
         self.response = response
         self.granted = False
+
+
+class _Queue:
+    """The claims that wait. Owners have turns; those of one owner are in the order in which they came. Not thread-safe."""
+
+    def __init__(self) -> None:
+        #: The owner whose turn is next comes first.
+        self._waiting: dict[str, deque[_Claim]] = {}
+        #: The owner of the claim that was taken last.
+        self._last: str | None = None
+
+    def __iter__(self) -> Iterator[_Claim]:
+        return chain.from_iterable(self._waiting.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    @property
+    def first(self) -> _Claim:
+        """The claim whose turn it is."""
+        owner = next(iter(self._waiting))
+        if owner == self._last:
+            # Not when its claim was taken: others that have come since are before it too.
+            self._waiting[owner] = self._waiting.pop(owner)
+        return next(iter(self))
+
+    def add(self, claim: _Claim) -> None:
+        """Add the last claim of its owner."""
+        self._waiting.setdefault(claim.owner, deque()).append(claim)
+
+    def take(self) -> None:
+        """Remove the first claim."""
+        claim = self.first
+        self.remove(claim)
+        self._last = claim.owner
+
+    def remove(self, claim: _Claim) -> None:
+        """Remove any claim."""
+        claims = self._waiting[claim.owner]
+        claims.remove(claim)
+        if not claims:
+            del self._waiting[claim.owner]
 
 
 @cache
