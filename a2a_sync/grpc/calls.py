@@ -34,7 +34,7 @@ from a2a_sync.operations import (
     Principal,
     StreamItem,
 )
-from a2a_sync.server.pending import PendingReply
+from a2a_sync.server.pending import CallerGone, PendingReply
 from a2a_sync.server.service import AgentService
 from a2a_sync.stores.base import SMALL_BYTES
 from a2a_sync.telemetry.incidents import incident
@@ -152,11 +152,14 @@ class Methods:
             try:
                 if isinstance(data, AgentError):
                     raise data
+                # It may have waited for a thread.
+                _leave_if_gone(rpc)
                 service, caller = self._admit(method, data, rpc)
                 owner = "" if caller.principal is None else caller.principal.id
                 service.engine.responses.begin(owner)
                 if len(data) > SMALL_BYTES:
                     yield from service.engine.responses.reserving(len(data), owner, response=False)
+                    _leave_if_gone(rpc)
                 call = self._read(operation, method, data, caller, rpc)
                 result = service.call(call)
                 if operation.streaming or isinstance(result, PendingReply):
@@ -178,11 +181,12 @@ class Methods:
         write(None)
 
     def _answer(self, call: Call[Any, Any], result: Any, rpc: Any) -> None:
-        body = self._encode_result(call, result)
+        body = self._encode_result(call, result, rpc)
         _send_headers(call, rpc)
         StreamedCall(rpc, self.sender.unread).end(body)
 
-    def _encode_result(self, call: Call[Any, Any], result: Any) -> bytes:
+    def _encode_result(self, call: Call[Any, Any], result: Any, rpc: Any) -> bytes:
+        _leave_if_gone(rpc)
         dumped = self._codec.dump_result(call.operation, result)
         return protobuf.encode_result(call.operation.name, dumped, self._codec.version)
 
@@ -239,14 +243,18 @@ class Methods:
         pending = events if isinstance(events, PendingReply) else None
         leave: Callable[[], None] | None = None
         numbered = streaming and protobuf.EVENT_NUMBERS in call.context.headers
-        encode = self._encode_numbered if numbered else self._encode
+        encode_item = self._encode_numbered if numbered else self._encode
+
+        def encode(item: StreamItem) -> bytes:
+            _leave_if_gone(rpc)
+            return encode_item(item)
 
         def encode_pending(item: StreamItem) -> bytes:
             nonlocal leave
             try:
                 if streaming:
                     return encode(item)
-                body = self._encode_result(call, item.event)
+                body = self._encode_result(call, item.event, rpc)
             finally:
                 # What this thread has reserved; another one may end the call.
                 leave = leave or responses.release_bytes()
@@ -315,6 +323,16 @@ class Methods:
                     encoded = protobuf.encode_result(SEND_STREAMING_MESSAGE.name, event, self._codec.version)
                     item.encoded[key] = encoded
         return encoded
+
+
+def _leave_if_gone(rpc: Any) -> None:
+    """Called before what takes long.
+
+    Raises:
+        CallerGone: the client has left, or its deadline has passed.
+    """
+    if not rpc.is_active():
+        raise CallerGone
 
 
 def _set_error(error: AgentError, codec: Codec, rpc: Any) -> None:

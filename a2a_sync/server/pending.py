@@ -130,7 +130,8 @@ class PendingReply:
     def _advance(self) -> Callable[[], Any] | None:
         """Take the next steps: a function that returns or raises how they have ended; None: they wait."""
         try:
-            wait = self._steps.send(0.0)
+            # What the caller of a closed one waited for may be there: to go on would read it, and no reader is left.
+            wait = self._steps.throw(CallerGone()) if self._closed else self._steps.send(0.0)
             while wait.waiter is not self._waiter or self._closed:
                 if self._closed:
                     wait = self._steps.throw(CallerGone())
@@ -161,7 +162,7 @@ class PendingReply:
             yield from items
 
     def close(self) -> None:
-        """The caller has left: the next poll raises `CallerGone`, if there is no result; the stream is closed otherwise."""
+        """The caller has left: the next poll raises `CallerGone`, if none has had the result; the stream is closed otherwise."""
         self._closed = True
         if self._stream is not None:
             self._stream.close()

@@ -305,6 +305,113 @@ def test_a_call_whose_caller_has_left_frees_its_thread(operation: str, how: str)
         opened.close()
 
 
+def await_left(server: GRPCServer, *, others: int = 0) -> None:
+    """Wait until the server knows that all callers but so many have left."""
+    states = server._server._state.rpc_states
+    eventually(lambda: sum(one.client != "cancelled" for one in list(states)) == others, "the end of a call")
+
+
+def counting(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
+    """The calls of a function of `protobuf` from now on."""
+    function, calls = getattr(protobuf, name), []
+
+    def counted(*values: Any) -> Any:
+        calls.append(values)
+        return function(*values)
+
+    monkeypatch.setattr(protobuf, name, counted)
+    return calls
+
+
+def test_a_call_whose_caller_has_left_before_it_has_a_thread_is_not_admitted() -> None:
+    admitted: list[Any] = []
+    entered, go = threading.Event(), threading.Event()
+
+    def auth(request: Any) -> str:
+        admitted.append(request)
+        entered.set()
+        assert go.wait(60)
+        return "ada"
+
+    with serving(auth=auth, threads=1) as server, channel(server) as opened:
+        list_tasks = opened.unary_unary(path("ListTasks"))
+        first = list_tasks.future(b"", timeout=60)
+        assert entered.wait(60)
+        second = list_tasks.future(b"", timeout=60)
+        eventually(lambda: server._call_threads._pool.waiting == 1, "the second call")
+        second.cancel()
+        await_left(server, others=1)
+        go.set()
+        assert first.result(60) is not None
+        eventually(lambda: not held(server), "the end of the calls")
+        assert len(admitted) == 1
+
+
+def test_a_large_message_whose_caller_has_left_while_it_waited_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server, channel(server, ("grpc.max_send_message_length", -1)) as opened:
+        budget = server._site.service.engine.responses
+        budget.reserve(server._site.limits.max_pending_response_bytes, "", response=False)
+        parsed = counting(monkeypatch, "parse")
+        call = opened.unary_unary(path("SendMessage")).future(send_data("x" * 2_000_000), timeout=60)
+        eventually(lambda: len(budget._queue) == 1 and not held(server), "the call without its thread")
+        call.cancel()
+        await_left(server)
+        budget.release()
+        eventually(lambda: (budget._taken, budget._owners, budget._places.taken) == (0, {}, 0), "what was reserved")
+        assert not parsed
+
+
+@pytest.mark.parametrize("how", ["deadline", "cancel"])
+def test_an_answer_whose_caller_has_left_is_not_encoded(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    @interceptor
+    def slow(call: AnyCall) -> Generator[AnyCall, Any, Any]:
+        result = yield call
+        entered.set()
+        assert go.wait(60)
+        return result
+
+    with serving(interceptors=[slow]) as server, channel(server) as opened:
+        encoded_results = counting(monkeypatch, "encode_result")
+        call = opened.unary_unary(path("ListTasks")).future(b"", timeout=1 if how == "deadline" else 60)
+        assert entered.wait(60)
+        if how == "cancel":
+            call.cancel()
+        await_left(server)
+        go.set()
+        eventually(lambda: not held(server), "the end of the call")
+        assert not encoded_results
+
+
+def test_events_whose_reader_has_left_are_not_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Asking(Worker):
+        def handle_message(self, message: Message, context: RequestContext) -> Any:
+            for number in range(20):
+                context.artifact(str(number)).write("x")
+            return InputRequired("and?")
+
+    with serving(A2AApp(Asking())) as server, channel(server) as opened, client_of(server) as client:
+        task = client.send("go")
+        assert isinstance(task, t.Task)
+        encode, times, may_leave = protobuf.encode_result, [], threading.Event()
+
+        def leaving(*values: Any) -> bytes:
+            times.append(values)
+            assert may_leave.wait(60)
+            events.cancel()
+            await_left(server)
+            return encode(*values)
+
+        monkeypatch.setattr(protobuf, "encode_result", leaving)
+        wanted = protobuf.encode_request("SubscribeToTask", {"id": task.id}, "1.0")
+        events = opened.unary_stream(path("SubscribeToTask"))(wanted, metadata=[("last-event-id", "1")], timeout=60)
+        may_leave.set()
+        eventually(lambda: times and not busy(server), "the end of the stream")
+        eventually(lambda: not server._sender._open and not held(server), "the end of the call")
+        assert len(times) == 1
+
+
 def test_blocking_sends_hold_no_thread_of_other_calls() -> None:
     limits = Limits(max_open_streams=6, disconnect_check_interval=0.2)
     with serving(limits=limits, threads=2) as server, channel(server) as opened, client_of(server) as client:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from a2a_sync import Agent, InputRequired, Limits, RateLimit
-from a2a_sync.engine.hub import Signal, Wait, Waiter
+from a2a_sync.engine.hub import Signal, Steps, Wait, Waiter
 from a2a_sync.errors import InternalError, OverloadedError, UnsupportedOperationError
 from a2a_sync.operations import (
     CANCEL_TASK,
@@ -245,6 +245,26 @@ def test_a_caller_that_leaves_ends_it(how: str) -> None:
         assert reply.poll(0) is None
         assert service.engine.thread_budget.streams == 0
         assert not service.engine.hub.has_listeners
+
+
+def test_what_is_there_for_a_caller_that_has_left_is_not_read() -> None:
+    """The large task of a call that had left was read and encoded, and other calls waited for it."""
+    read: list[str] = []
+    there = Signal()
+
+    def steps() -> Steps[str]:
+        yield Wait(there, math.inf)
+        read.append("task")
+        return "task"
+
+    reply = complete(steps(), 0)
+    reply.notify(lambda: None)
+    there.wake()
+    reply.close()
+    with pytest.raises(CallerGone):
+        reply.poll(0)
+    assert not read
+    assert reply.poll(0) is None
 
 
 def test_the_limit_of_blocking_sends_returns_the_task_as_it_is() -> None:
