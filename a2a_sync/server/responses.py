@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from itertools import chain
+from typing import NamedTuple
 
 from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.gevent import patched
@@ -97,7 +98,7 @@ class ResponseBudget:
         """
         if not owner and not self._quotas.several:
             return
-        self._began[threading.get_ident()] = owner, time.thread_time() - (self._spent_in_all or 0.0)
+        self._began[threading.get_ident()] = owner, self._used()
         self.limit(owner)
 
     def limit(self, owner: str) -> None:
@@ -109,8 +110,11 @@ class ResponseBudget:
             raise OverloadedError("too many expensive requests of this caller; try again later", retry_after=1.0)
         self.admit(owner, _MAX_EXPENSIVE)
 
+    def _used(self) -> float:
+        return time.thread_time() - (self._spent_in_all or 0.0)
+
     def _end(self, owner: str, began: float) -> None:
-        spent = time.thread_time() - (self._spent_in_all or 0.0) - began
+        spent = self._used() - began
         # What takes little time does not count, however often it comes: a server may have one client only.
         if spent >= _EXPENSIVE:
             with self._lock:
@@ -163,11 +167,11 @@ class ResponseBudget:
             waiting = 0 if response else sum(claim.size for claim in self._queue if not claim.response)
         if waiting + size > _MAX_WAITING_BYTES and waiting:
             raise OverloadedError("too many large requests at once; try again later", retry_after=1.0)
-        place, own = self.detach()
-        claim, deadline = _Claim(own + size, owner, response), time.monotonic() + _WAIT_SECONDS
+        held = self.detach()
+        claim, deadline = _Claim(held.size + size, owner, response), time.monotonic() + _WAIT_SECONDS
         with self._lock:
             # Not held while it waits for more: those before it in the queue may wait for these bytes.
-            self._taken -= own
+            self._taken -= held.size
             self._queue.add(claim)
             self._grant()
         try:
@@ -183,7 +187,7 @@ class ResponseBudget:
                     self._grant()
                 elif response:
                     self._turn = threading.get_ident()
-            self.attach((place, claim.size if claim.granted else 0))
+            self.attach(held._replace(size=claim.size if claim.granted else 0))
         if response:
             # Only the thread that has the turn changes the pause.
             if self._pause >= _MIN_PAUSE:
@@ -216,12 +220,14 @@ class ResponseBudget:
             self._pause = min(self._pause + (time.monotonic() - self._turn_began) * _PAUSE_SHARE, _MAX_PAUSE)
             self._grant()
 
-    def detach(self) -> tuple[str | None, int]:
+    def detach(self) -> Held:
         """Take what the calling thread has reserved from it, so that another one can `attach` it."""
         thread = threading.get_ident()
+        caller, began = self._began.pop(thread, (None, 0.0)) if self._began else (None, 0.0)
+        spent = 0.0 if caller is None else self._used() - began
         with self._lock:
             self._end_turn(thread)
-            return self._owners.pop(thread, None), self._reserved.pop(thread, 0)
+            return Held(self._owners.pop(thread, None), self._reserved.pop(thread, 0), caller, spent)
 
     def detached(self, wait: Wait) -> Steps[float]:
         """Wait without what the calling thread has reserved, and give that to the thread that goes on."""
@@ -231,13 +237,14 @@ class ResponseBudget:
         finally:
             self.attach(reserved)
 
-    def attach(self, reserved: tuple[str | None, int]) -> None:
+    def attach(self, held: Held) -> None:
         """Have the calling thread hold what `detach` has returned."""
-        owner, size = reserved
-        if owner is not None:
+        if held.caller is not None:
+            self._began[threading.get_ident()] = held.caller, self._used() - held.spent
+        if held.owner is not None:
             with self._lock:
-                self._owners[threading.get_ident()] = owner
-                self._reserved[threading.get_ident()] = size
+                self._owners[threading.get_ident()] = held.owner
+                self._reserved[threading.get_ident()] = held.size
 
     def give_back(self, size: int) -> None:
         """End the turn of the calling thread, and release `size` of the bytes that it has reserved; all of it with the last ones."""
@@ -274,6 +281,22 @@ class ResponseBudget:
     def _leave(self, owner: str, places: Share) -> None:
         with self._lock:
             places.release(owner)
+
+
+class Held(NamedTuple):
+    """What one thread holds of a `ResponseBudget`.
+
+    Attributes:
+        owner: for which it was admitted; None: it was not.
+        size: the bytes that it has reserved.
+        caller: the owner of its request, whose processor time counts; None: it does not.
+        spent: the seconds of processor time of the request so far.
+    """
+
+    owner: str | None
+    size: int
+    caller: str | None
+    spent: float
 
 
 class _Claim(Signal):
