@@ -10,6 +10,9 @@ from urllib.parse import parse_qsl
 
 from a2a_sync.operations import Principal
 
+#: The most cookies that are read, by a loop in Python. Chrome and Firefox keep 180 of a site.
+_MAX_COOKIES = 200
+
 
 @dataclass(frozen=True, slots=True)
 class PeerCertificate:
@@ -58,8 +61,8 @@ class AuthRequest:
 
     @cached_property
     def cookies(self) -> Mapping[str, list[str]]:
-        """The values of each cookie, in order."""
-        parts = (part.partition("=") for part in self.headers.get("cookie", "").split(";"))
+        """The values of each cookie, in order; none where the request has more than 200 cookies."""
+        parts = (part.partition("=") for part in split_cookies(self.headers.get("cookie", "")))
         return _grouped([(name.strip(), value.strip().strip('"')) for name, _, value in parts])
 
     @cached_property
@@ -70,6 +73,13 @@ class AuthRequest:
     def __repr__(self) -> str:
         # Headers and query hold credentials.
         return f"<AuthRequest from {self.peer_address or 'unknown'}>"
+
+
+def split_cookies(header: str) -> list[str]:
+    """The cookies in a ``Cookie`` header, as ``name=value``; none where it has more than 200."""
+    if header.count(";") >= _MAX_COOKIES:
+        return []
+    return [cookie for part in header.split(";") if (cookie := part.strip())]
 
 
 def _grouped(pairs: list[tuple[str, str]]) -> dict[str, list[str]]:

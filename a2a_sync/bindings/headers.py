@@ -15,16 +15,18 @@ NOTIFICATION_TOKEN = "X-A2A-Notification-Token"  # the name of a header  # nosec
 NOTIFICATION_SIGNATURE = "X-A2A-Notification-Signature"
 #: The version of a request that names none (spec 3.6.2).
 UNNAMED = "0.3"
+#: How many versions of a list are read, by a loop in Python; what follows them counts as one.
+_MAX_VERSIONS = 16
 
 
 def major_minor(version: str) -> str:
     """A version without its patch part, which has no meaning (spec 3.6)."""
-    return ".".join(version.strip().split(".")[:2])
+    return ".".join(version.strip().split(".", 2)[:2])
 
 
 def named_versions(value: str) -> set[str]:
     """The versions that a header names: one, if all is well. A header that was sent twice arrives as a list."""
-    return {major_minor(part) for part in value.split(",") if part.strip()}
+    return {major_minor(part) for part in value.split(",", _MAX_VERSIONS) if part.strip()}
 
 
 def only_version(value: str) -> str:

@@ -52,6 +52,12 @@ def test_all_values_of_a_parameter_and_of_a_cookie_are_kept_in_order() -> None:
     assert request.cookies == {"a": ["1", "3"], "b": ["2"]}
 
 
+def test_a_header_with_very_many_cookies_counts_as_none() -> None:
+    assert AuthRequest({"cookie": "key=k" + "; a=b" * 199}).cookies["key"] == ["k"]
+    assert AuthRequest({"cookie": "key=k" + "; a=b" * 200}).cookies == {}
+    assert AuthRequest({"cookie": "key=k" + ";" * 50_000}).cookies == {}
+
+
 def test_the_certificate_is_asked_for_once_and_only_when_it_is_read() -> None:
     asked: list[int] = []
 
