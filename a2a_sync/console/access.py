@@ -19,6 +19,7 @@ from wsgiref.types import WSGIEnvironment
 
 from werkzeug.wrappers import Request, Response
 
+from a2a_sync.auth.request import split_cookies
 from a2a_sync.card import APIKeySecurityScheme, HTTPAuthSecurityScheme, MutualTlsSecurityScheme
 from a2a_sync.console.sessions import SESSION_AGE, Sessions
 from a2a_sync.errors import AgentError
@@ -95,14 +96,35 @@ class Access:
         """An agent has no ``auth=``, so that its pages need a session."""
         return any(not app.service.secured for app in list(self.agents.values()))
 
-    def viewer(self, environ: WSGIEnvironment, app: A2AApp) -> Viewer | None:
-        """The caller of a request for pages about `app`; None where it has to log in."""
+    def viewers(self, environ: WSGIEnvironment, agents: Mapping[str, A2AApp]) -> dict[str, Viewer]:
+        """The caller of a request for pages about each of `agents`, by name; without those for which it has to log in.
+
+        Agents with the same ``auth=`` and the same ways to log in have the same caller, which is found once for all of them.
+        """
         cookies = _cookies(environ)
-        if not app.service.secured:
-            session = cookies.get(cookie_name(environ, "session"))
-            return Viewer(None, True) if session is not None and self.sessions.admits(session) else None
-        kept = cookies.get(cookie_name(environ, "auth"))
-        attempts = [{}] if kept is None else [_read_credentials(kept, login_schemes(app)), {}]
+        session, kept = (cookies.get(cookie_name(environ, kind)) for kind in ("session", "auth"))
+        known: dict[tuple[int, tuple[Scheme, ...]], Viewer | None] = {}
+        found: dict[str, Viewer] = {}
+        for name, app in agents.items():
+            secured = app.service.secured
+            schemes = tuple(login_schemes(app)) if secured and kept is not None else ()
+            # By its identity, because an ``auth=`` may be a function without a hash; `agents` keeps it in memory.
+            key = id(app.service.auth), schemes
+            if key not in known:
+                known[key] = self._caller(environ, app, kept, schemes) if secured else self._holder(session)
+            if (viewer := known[key]) is not None:
+                found[name] = viewer
+        return found
+
+    def _holder(self, session: str | None) -> Viewer | None:
+        """The viewer with the cookie of a session."""
+        return Viewer(None, True) if session is not None and self.sessions.admits(session) else None
+
+    def _caller(
+        self, environ: WSGIEnvironment, app: A2AApp, kept: str | None, schemes: Iterable[Scheme]
+    ) -> Viewer | None:
+        """The viewer with the credentials in the cookie `kept`, or else with those of the request."""
+        attempts = [{}] if kept is None else [_read_credentials(kept, schemes), {}]
         for credentials in filter(lambda one: one is not None, attempts):
             viewer = self.authenticate(environ, app, credentials or {})
             if viewer is not None:
@@ -127,12 +149,18 @@ class Access:
         if token:
             valid = self.has_open_agents and self.sessions.redeem(token.strip().rpartition("#")[2])
             return self._logged_in(request, form, "session", self.sessions.cookie()) if valid else None
-        for app in list(self.agents.values()):
-            for scheme in login_schemes(app) if app.service.secured else ():
-                if scheme.name == form.get("scheme"):
-                    credentials = _credentials(scheme, form.get("user", ""), form.get("secret", ""))
-                    if self.authenticate(request.environ, app, credentials) is not None:
-                        return self._logged_in(request, form, "auth", _write_credentials(credentials))
+        # Each way to log in is tried once, also where several agents have the same ``auth=``.
+        attempts = {
+            (id(app.service.auth), scheme): (app, scheme)
+            for app in list(self.agents.values())
+            if app.service.secured
+            for scheme in login_schemes(app)
+            if scheme.name == form.get("scheme")
+        }
+        for app, scheme in attempts.values():
+            credentials = _credentials(scheme, form.get("user", ""), form.get("secret", ""))
+            if self.authenticate(request.environ, app, credentials) is not None:
+                return self._logged_in(request, form, "auth", _write_credentials(credentials))
         return None
 
     def _logged_in(self, request: Request, form: Mapping[str, str], kind: str, value: str) -> Response:
@@ -227,8 +255,8 @@ def _cookies(environ: WSGIEnvironment) -> dict[str, str]:
     send that of the longest path first.
     """
     found: dict[str, str] = {}
-    for part in environ.get("HTTP_COOKIE", "").split(";"):
-        name, _, value = part.strip().partition("=")
+    for cookie in split_cookies(environ.get("HTTP_COOKIE", "")):
+        name, _, value = cookie.partition("=")
         if name.startswith("a2a_console_"):
             found.setdefault(name, value)
     return found
@@ -236,8 +264,8 @@ def _cookies(environ: WSGIEnvironment) -> dict[str, str]:
 
 def without_cookies(environ: WSGIEnvironment) -> str:
     """The cookies of a request but those of the console, which agents must not see."""
-    given = (part.strip() for part in environ.get("HTTP_COOKIE", "").split(";"))
-    return "; ".join(part for part in given if part and not part.startswith("a2a_console_"))
+    given = split_cookies(environ.get("HTTP_COOKIE", ""))
+    return "; ".join(cookie for cookie in given if not cookie.startswith("a2a_console_"))
 
 
 def login_schemes(app: A2AApp) -> list[Scheme]:

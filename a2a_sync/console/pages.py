@@ -286,9 +286,17 @@ class Pages:
             responses.release()
 
     def _place(self, request: Request, name: str) -> Place | None:
-        app = self._access.agents.get(name)
-        viewer = None if app is None else self._access.viewer(request.environ, app)
-        return None if app is None or viewer is None else Place(request, name, app, viewer)
+        return self._places(request, name).get(name)
+
+    def _places(self, request: Request, name: str | None = None) -> dict[str, Place]:
+        """The pages of agents that the caller may read, by name: of the one with this name, or of all."""
+        if name is None:
+            agents = dict(self._access.agents)
+        else:
+            app = self._access.agents.get(name)
+            agents = {} if app is None else {name: app}
+        viewers = self._access.viewers(request.environ, agents)
+        return {name: Place(request, name, agents[name], viewer) for name, viewer in viewers.items()}
 
     def _check_access(self, place: Place, task_id: str) -> None:
         """The caller may read the task: it is its own, and its scopes allow GetTask; operators may read all.
@@ -305,19 +313,15 @@ class Pages:
 
     def _render(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
         root = f"{request.root_path}{PREFIX}"
-        viewers = {
-            name: (app, viewer)
-            for name, app in list(self._access.agents.items())
-            if (viewer := self._access.viewer(request.environ, app)) is not None
-        }
+        places = self._places(request)
         operates = any(
-            viewer.operator and app.store.inspection is not None and getattr(app, "remote", None) is None
-            for app, viewer in viewers.values()
+            place.viewer.operator and place.app.store.inspection is not None and place.remote is None
+            for place in places.values()
         )
         page = self._templates.get_template(template).render(
             root=root,
             static=f"{root}/static/{self._version}",
-            agents=agent_labels({name: app for name, (app, _) in viewers.items()}),
+            agents=agent_labels({name: place.app for name, place in places.items()}),
             operates=operates,
             current=values.pop("current", ""),
             markdown=PageMarkdown(),
@@ -381,10 +385,8 @@ class Pages:
             connection.restore()
 
     def _home(self, request: Request) -> Response:
-        for name in list(self._access.agents):
-            if self._place(request, name) is not None:
-                return redirect(f"{request.root_path}{PREFIX}/a/{quote(name)}/")
-        return redirect(f"{request.root_path}{PREFIX}/login")
+        first = next(iter(self._places(request).values()), None)
+        return redirect(f"{request.root_path}{PREFIX}/login" if first is None else f"{first.base}/")
 
     def _agent(self, place: Place) -> Response:
         card = place.app.agent_card(address_of_agent(place, mounted=self._mounted))
@@ -411,8 +413,7 @@ class Pages:
         )
 
     def _tasks(self, request: Request) -> Response:
-        names = [request.args["agent"]] if "agent" in request.args else list(self._access.agents)
-        place = next(filter(None, (self._place(request, name) for name in names)), None)
+        place = next(iter(self._places(request, request.args.get("agent")).values()), None)
         if place is None:
             return redirect(f"{request.root_path}{PREFIX}/login")
         args = request.args
@@ -445,7 +446,7 @@ class Pages:
 
     def _side(self, request: Request) -> Response:
         """Several conversations beside each other: frames with pages of tasks or agents, named by ``t=``."""
-        names = [name for name in list(self._access.agents) if self._place(request, name) is not None]
+        names = list(self._places(request))
         if not names:
             return redirect(f"{request.root_path}{PREFIX}/login")
         named = [(found[1], text) for text in request.args.getlist("t") if (found := _PANE.fullmatch(text))]
@@ -585,8 +586,7 @@ class Pages:
         return redirect(f"{place.base}/t/{quote(task_id, safe='')}{place.query}")
 
     def _operate(self, request: Request) -> Response:
-        names = [request.args["agent"]] if "agent" in request.args else list(self._access.agents)
-        places = filter(None, (self._place(request, name) for name in names))
+        places = self._places(request, request.args.get("agent")).values()
         place = next((one for one in places if one.viewer.operator and one.remote is None), None)
         if place is None:
             return self._message(request, 403, "Only operators see this page.")

@@ -114,6 +114,8 @@ class AgentService(Components):
         #: What the card lists: bindings and versions.
         self.interfaces: list[tuple[str, str]] = list_interfaces(_check_versions(protocol_versions), protocol_bindings)
         card = card or describe_agent(spec)
+        #: What callers must fulfil; None: they need no credentials.
+        self.auth: Auth | None = auth
         self._admission = make_admission(auth, required_scopes, card)
         # The hook of the first extension gets the request as it was sent: a repeated send must look the same.
         first = IdempotentSend(listed=not spec.direct)

@@ -28,10 +28,10 @@ from a2a_sync.wsgi.cards import CARD_PATH
 #: Pages without content, served under any host name, as load balancers ask for them.
 HEALTH = ("/healthz", "/readyz")
 #: Lists in the head of a request, and what separates their values. They are read before the caller is known, by loops in Python.
-_LISTS = (("QUERY_STRING", "&"), ("HTTP_COOKIE", ";"), ("HTTP_IF_NONE_MATCH", ","), ("HTTP_IF_MATCH", ","))
+_LISTS = (("QUERY_STRING", "&"), ("HTTP_IF_NONE_MATCH", ","), ("HTTP_IF_MATCH", ","))
 _MAX_LISTED = 1000
 #: The error of a request with `has_long_lists`.
-LONG_LISTS = f"the query, the cookies or a condition of this request has more than {_MAX_LISTED:,} values"
+LONG_LISTS = f"the query or a condition of this request has more than {_MAX_LISTED:,} values"
 #: The characters of a host and port: the parser of URLs would take a part before ``@`` for a user.
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
 
@@ -77,7 +77,10 @@ def werkzeug_request(environ: WSGIEnvironment) -> Request:
 
 def has_long_lists(environ: WSGIEnvironment) -> bool:
     """A list in the head of a request is too long to be read."""
-    return any(environ.get(name, "").count(separator) >= _MAX_LISTED for name, separator in _LISTS)
+    for name, separator in _LISTS:
+        if name in environ and environ[name].count(separator) >= _MAX_LISTED:
+            return True
+    return False
 
 
 def host_is_served(environ: WSGIEnvironment, trusted: Iterable[str]) -> bool:

@@ -21,7 +21,8 @@ from werkzeug.test import Client as Browser
 from werkzeug.test import TestResponse
 
 from a2a_sync import A2AApp, Agent, AgentHost, Client, HTTPOptions, Limits, Message, RequestContext
-from a2a_sync.auth import BearerAuth, Principal
+from a2a_sync.auth import ApiKeyAuth, AuthRequest, BearerAuth, Principal
+from a2a_sync.card import AgentCard, APIKeySecurityScheme
 from a2a_sync.console import ConsoleOptions
 from a2a_sync.console.sessions import KEY_VARIABLE, Sessions
 from a2a_sync.limits import OwnerQuota
@@ -327,7 +328,7 @@ def secured() -> Iterator[A2AApp]:
         yield made
 
 
-def as_person(app: A2AApp, token: str) -> Browser:
+def as_person(app: A2AApp | AgentHost, token: str) -> Browser:
     return logged_in(app, scheme="bearer", secret=token)
 
 
@@ -820,6 +821,72 @@ def test_an_agent_with_auth_is_hidden_from_the_holder_of_a_link() -> None:
         assert "private" not in browser.get("/console/a/open/").text
         assert browser.get("/console/a/private/").headers["Location"] == "/console/login"
         assert browser.post("/console/a/private/api/message:send", json={}).status_code == 401
+
+
+@pytest.mark.parametrize(("path", "most"), [("", 1), ("login", 1), ("tasks", 1), ("no-page", 1), ("a/a7/no-page", 2)])
+def test_credentials_are_checked_once_for_all_agents_with_the_same_auth(path: str, most: int) -> None:
+    checked: list[str] = []
+
+    def verify(token: str) -> None:
+        checked.append(token)
+
+    auth = BearerAuth(verify)
+    with AgentHost({f"a{number}": make_agent() for number in range(20)}, auth=auth, console=True) as host:
+        cookie = "a2a_console_auth_=" + base64.urlsafe_b64encode(b"authorization:Bearer c").decode()
+        Browser(host, use_cookies=False).get(f"/console/{path}", headers={"Authorization": "Bearer x"})
+        assert 0 < len(checked) <= most
+        checked.clear()
+        # Those of a cookie that are refused, and then the request's own.
+        Browser(host, use_cookies=False).get(
+            f"/console/{path}", headers={"Cookie": cookie, "Authorization": "Bearer x"}
+        )
+        assert checked == ["c", "x"] * (len(checked) // 2)
+        assert len(checked) <= 2 * most
+
+
+def test_a_login_is_checked_once_for_all_agents_with_the_same_auth() -> None:
+    checked: list[str] = []
+
+    def verify(token: str) -> None:
+        checked.append(token)
+
+    auth = BearerAuth(verify)
+    with AgentHost({f"a{number}": make_agent() for number in range(20)}, auth=auth, console=True) as host:
+        assert Browser(host).post("/console/login", data={"scheme": "bearer", "secret": "s"}).status_code == 401
+    assert checked == ["s"]
+
+
+def test_each_agent_knows_the_callers_of_its_own_auth_only() -> None:
+    tokens = [BearerAuth({"t": "ada"}), BearerAuth({"u": "bob"}), BearerAuth({"t": "eve"})]
+    apps = {f"a{number}": A2AApp(make_agent(f"agent {number}"), auth=auth) for number, auth in enumerate(tokens)}
+    with AgentHost(apps, console=True) as host:
+        page = as_person(host, "t").get("/console/a/a2/")
+        assert [f"agent {number}" in page.text for number in range(3)] == [True, False, True]
+        assert as_person(host, "u").get("/console/").headers["Location"] == "/console/a/a1/"
+
+
+def test_a_cookie_sets_the_headers_only_that_the_card_of_an_agent_names() -> None:
+    seen: list[set[str]] = []
+
+    def refuse(request: AuthRequest) -> None:
+        seen.append(set(request.headers))
+
+    auth = ApiKeyAuth({"k": "ada"}, header="X-Key") | refuse
+    plain = AgentCard(name="plain", description="d", version="1")
+    other = APIKeySecurityScheme(location="header", name="X-Other")
+    cards = {"plain": plain, "named": replace(plain, security_schemes={"other": other})}
+    apps = {name: A2AApp(make_agent(), card=card, auth=auth) for name, card in cards.items()}
+    cookie = "a2a_console_auth_=" + base64.urlsafe_b64encode(b"x-other:o").decode()
+    with AgentHost(apps, console=True) as host:
+        Browser(host, use_cookies=False).get("/console/login", headers={"Cookie": cookie})
+    assert ["x-other" in headers for headers in seen] == [False, True, False]
+
+
+def test_a_request_with_very_many_cookies_counts_as_one_without(app: A2AApp) -> None:
+    own = f"a2a_console_session_={Sessions(KEY.encode()).cookie()}"
+    for others, status in ((199, 200), (200, 303), (50_000, 303)):
+        cookies = {"Cookie": own + ";" * others}
+        assert Browser(app, use_cookies=False).get("/console/tasks", headers=cookies).status_code == status
 
 
 # -- the agent's own address --------------------------------------------------------------------------------------------

@@ -221,7 +221,6 @@ def test_the_counts_of_several_workers_add_up(tmp_path: Path) -> None:
 
 LONG = {
     "a query": {"QUERY_STRING": "&a" * 1000},
-    "cookies": {"HTTP_COOKIE": "a;" * 1000},
     "If-None-Match": {"HTTP_IF_NONE_MATCH": "a," * 1000},
     "If-Match": {"HTTP_IF_MATCH": "a," * 1000},
 }
