@@ -311,6 +311,7 @@ class RequestHandler:
         except LargeResult as large:
             size = large.size
         yield from self._responses.reserving(size, quota_owner(owner.id))
+        _leave_if_gone(context)
         try:
             return compare()
         finally:
@@ -513,6 +514,7 @@ class RequestHandler:
         except LargeResult as large:
             size = large.size if query.max_bytes is None else min(large.size, query.max_bytes)
             yield from self._responses.reserving(size, quota_owner(owner.id))
+            _leave_if_gone(context)
             return self._store.list(owner, query)
 
     def _subscribe_to_task(self, request: SubscribeToTaskRequest, context: CallContext) -> Steps[PolledStream]:
@@ -555,6 +557,7 @@ class RequestHandler:
             return load(owner, task_id, history=wanted, max_bytes=most, refuse_above=SMALL_BYTES)
         except LargeResult as large:
             yield from self._responses.reserving(large.size, quota_owner(owner.id))
+            _leave_if_gone(context)
             return load(owner, task_id, history=wanted, max_bytes=most)
 
 

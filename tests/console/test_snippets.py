@@ -372,8 +372,8 @@ def offer(url: str, binding: str, version: str = "1.0") -> AgentInterface:
 
 
 INTERFACES = {
-    "JSONRPC at home": offer("https://agent.example/rpc", "JSONRPC"),
-    "HTTP+JSON at home": offer("https://agent.example/rest", "HTTP+JSON"),
+    "JSONRPC of its origin": offer("https://agent.example/rpc", "JSONRPC"),
+    "HTTP+JSON of its origin": offer("https://agent.example/rest", "HTTP+JSON"),
     "JSONRPC elsewhere": offer("https://other.example/rpc", "JSONRPC", "0.3.0"),
     "HTTP+JSON elsewhere": offer("https://other.example/rest", "HTTP+JSON"),
     "unknown version": offer("https://agent.example/rpc", "JSONRPC", "9.0"),
