@@ -60,9 +60,15 @@ class Periodic:
     def renew(self) -> None:
         """In a forked child: the thread is the parent's."""
         self._lock = threading.Lock()
-        self._stop = threading.Event()
+        #: Ends the pause between two rounds.
+        self._signal = threading.Event()
         self._thread: threading.Thread | None = None
         self._wanted = False
+
+    @property
+    def stopped(self) -> bool:
+        """No round begins any more."""
+        return self._stopped
 
     def start(self, after: float = 0.0) -> bool:
         """Start the thread, if it does not run; the first round follows after `after` seconds. Does nothing after `stop`.
@@ -73,13 +79,20 @@ class Periodic:
         if self._thread is None and not self._stopped:
             with self._lock:
                 if self._thread is None:
-                    self._thread = start_thread(self._name, _repeat, weakref.ref(self), self._stop, self._aging, after)
+                    self._thread = start_thread(
+                        self._name, _repeat, weakref.ref(self), self._signal, self._aging, after
+                    )
         return self._thread is not None or self._stopped
+
+    def wake(self) -> bool:
+        """Begin a round now, or when the present one ends, and start the thread if it does not run. See `start`."""
+        self._signal.set()
+        return self.start()
 
     def stop(self, timeout: float = 0.0) -> None:
         """End the thread after the round that it is in, and wait for that for at most `timeout` seconds. Idempotent."""
         self._stopped = True
-        self._stop.set()
+        self._signal.set()
         thread = self._thread
         if timeout and thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
@@ -106,10 +119,12 @@ class Periodic:
             return not self._wanted
 
 
-def _repeat(periodic: weakref.ref[Periodic], stop: threading.Event, aging: bool, pause: float | None) -> None:
-    while pause is not None and not (clock.wait(stop, pause) if aging else stop.wait(pause)):
+def _repeat(periodic: weakref.ref[Periodic], signal: threading.Event, aging: bool, pause: float | None) -> None:
+    while pause is not None:
+        if clock.wait(signal, pause) if aging else signal.wait(pause):
+            signal.clear()
         own = periodic()
-        if own is None:
+        if own is None or own.stopped:
             return
         pause = own.round()
         del own

@@ -3,6 +3,9 @@
 Brokers lose messages: a restart without persistence, a flush, a worker that dies with what it has prefetched. The process that
 began a run holds its token until another one executes the job, so it knows which jobs are outstanding. When it stops or dies,
 the runs of its tokens are taken over like all others (`engine.membership`), and queued again.
+
+A broker may hang, and a send with it. Few requests send at the same time, and none while the last send failed or was slow: one
+thread sends the other jobs, in their order.
 """
 
 from __future__ import annotations
@@ -26,22 +29,27 @@ logger: Final = get_logger(__name__)
 
 #: Seconds after which a job is sent again for the first time, and at most; the pause doubles in between.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
+#: Requests that send at the same time.
+_SENDING_REQUESTS = 2
+#: A send that takes more seconds is slow.
+_SLOW = 0.5
 
 
 @dataclass(slots=True)
 class _Outstanding:
-    """A job that was sent and has not begun, as far as this process knows."""
+    """A job that has not begun, as far as this process knows. ``left``: the thread has to send it for the first time."""
 
     job: JobReference
     owner: str
     pause: float
     due: float
+    left: bool = False
 
 
 class Dispatcher:
     """The places of a `JobQueue`: `max_queued` jobs that no process has begun to execute, shared fairly between owners.
 
-    A thread named ``a2a-dispatch`` sends jobs again while some are outstanding.
+    A thread named ``a2a-dispatch`` sends what requests leave to it, and sends jobs again while some are outstanding.
 
     Parameters:
         jobs: carries the jobs.
@@ -67,6 +75,11 @@ class Dispatcher:
         self._lock = threading.Lock()
         self._places = self._quotas.share(self._max_queued, self._quotas.quota.max_queued_runs)
         self._outstanding: dict[str, _Outstanding] = {}
+        self._sending = 0
+        #: Some jobs are left to the thread: later ones are sent after them.
+        self._behind = False
+        self._failing = False
+        self._slow = False
 
     @property
     def waiting(self) -> int:
@@ -90,7 +103,7 @@ class Dispatcher:
         )
 
     def submit(self, job: Job, owner: str) -> None:
-        """Send `job`, whose place becomes free when a process begins to execute it."""
+        """Send `job`, or leave it to the thread. Its place becomes free when a process begins to execute it."""
         reference = job.hand_over()
         one = _Outstanding(reference, owner, _FIRST_PAUSE, time.monotonic() + _FIRST_PAUSE)
         if (former := self._outstanding.get(reference.task_id)) is not None:
@@ -100,7 +113,18 @@ class Dispatcher:
             self._hub.pubsub.subscribe(reference.task_id, soon=True)
         with self._lock:
             self._outstanding[reference.task_id] = one
-        self._send(one)
+            one.left = self._behind or self._failing or self._slow or self._sending >= _SENDING_REQUESTS
+            self._behind = one.left
+            self._sending += not one.left
+        if one.left:
+            # A queue that fails is not tried for each job, but in the rounds of the thread.
+            self._rounds.start() if self._failing else self._rounds.wake()
+            return
+        try:
+            self._send(one)
+        finally:
+            with self._lock:
+                self._sending -= 1
         self._rounds.start(_FIRST_PAUSE)
 
     def release(self, owner: str) -> None:
@@ -133,30 +157,46 @@ class Dispatcher:
         self._rounds.stop()
 
     def _send(self, one: _Outstanding) -> bool:
+        began = time.monotonic()
         try:
             self._jobs.send(one.job)
-        except Exception:
-            logger.exception(
-                "a job could not be sent to its queue; it is sent again", extra={"task_id": one.job.task_id}
+        except Exception as error:
+            with self._lock:
+                before, self._failing = self._failing, True
+                one.left = self._behind = True
+            # A broker that is away fails each send: the stack is logged once.
+            logger.error(
+                "a job could not be sent to its queue; it is sent again: %s",
+                error,
+                exc_info=not before,
+                extra={"task_id": one.job.task_id},
             )
             return False
+        one.left = self._failing = False
+        self._slow = time.monotonic() - began > _SLOW
         return True
 
     def _send_again(self) -> float | None:
-        """Send each job again that is due; the seconds until the next one is, None while none is outstanding."""
+        """Send each job that is left or due; the seconds until the next one is due, None while none is outstanding."""
         for one in list(self._outstanding.values()):
-            if one.due > time.monotonic():
+            first = one.left
+            if not first and one.due > time.monotonic():
                 continue
             if not self._is_outstanding(one):
                 self._forget(one)
                 continue
-            where = {"task_id": one.job.task_id}
-            logger.info("a job has not begun for %.0f s; it is sent again", one.pause, extra=where)
+            if not first:
+                where = {"task_id": one.job.task_id}
+                logger.info("a job has not begun for %.0f s; it is sent again", one.pause, extra=where)
             if not self._send(one):
                 return _FIRST_PAUSE  # the queue cannot be reached: the others are not tried
-            one.pause = min(2 * one.pause, _LONGEST_PAUSE)
+            if not first:
+                one.pause = min(2 * one.pause, _LONGEST_PAUSE)
             one.due = time.monotonic() + one.pause * random.uniform(0.8, 1.2)
-        due = min((one.due for one in list(self._outstanding.values())), default=None)
+        with self._lock:
+            outstanding = list(self._outstanding.values())
+            self._behind = any(one.left for one in outstanding)
+        due = min((0.0 if one.left else one.due for one in outstanding), default=None)
         return None if due is None else min(max(0.1, due - time.monotonic()), _FIRST_PAUSE)
 
     def _is_outstanding(self, one: _Outstanding) -> bool:

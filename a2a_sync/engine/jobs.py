@@ -64,7 +64,10 @@ class JobQueue(Protocol):
         """Called once, by the app or host that is created with this queue, in every process: jobs are for ``consumer.work``."""
 
     def send(self, job: JobReference) -> None:
-        """Send `job` to one of the processes and return. What it raises is logged, and the job is sent again later."""
+        """Send `job` to one of the processes and return, within a limit of time where the broker does not answer.
+
+        What it raises is logged, and the job is sent again later.
+        """
 
 
 class FunctionQueue:
@@ -73,7 +76,7 @@ class FunctionQueue:
     The function that these processes call with the text passes it to `work`. See the guide on job queues.
 
     Parameters:
-        send: called with the text of one job, on the thread of the request; must not wait for the job.
+        send: called with the text of one job, on the thread of the request or of the dispatcher; must not wait for the job.
     """
 
     def __init__(self, send: Callable[[str], object]) -> None:

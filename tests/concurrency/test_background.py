@@ -135,6 +135,23 @@ def test_a_periodic_job_that_found_no_thread_starts_later(exhausted) -> None:
     assert called.wait(TIMEOUT)
 
 
+def test_a_periodic_job_that_is_woken_does_not_wait_for_its_next_round() -> None:
+    rounds: queue.Queue[int] = queue.Queue()
+
+    def job() -> float:
+        rounds.put(1)
+        return 600.0
+
+    periodic = Periodic("a2a-test", job, retry=600.0)
+    for _ in range(3):
+        assert periodic.wake()
+        assert rounds.get(timeout=TIMEOUT)
+    periodic.stop(TIMEOUT)
+    assert not _runs("a2a-test")
+    periodic.wake()
+    assert rounds.empty()
+
+
 def test_a_forked_child_starts_a_periodic_job_of_its_own() -> None:
     called = threading.Event()
 

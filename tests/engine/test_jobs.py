@@ -9,6 +9,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,11 @@ class TextQueue:
         self.texts: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.executed: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self.broken = False
+        #: A send waits for it, as for a broker that does not answer.
+        self.answers = threading.Event()
+        self.answers.set()
+        #: The name of the thread of each send.
+        self.senders: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     # -- JobQueue --
 
@@ -51,6 +57,8 @@ class TextQueue:
         pass
 
     def send(self, job: JobReference) -> None:
+        self.senders.put(threading.current_thread().name)
+        self.answers.wait()
         if self.broken:
             raise ConnectionError("the broker is gone")
         self.texts.put(json.dumps(job))
@@ -282,6 +290,59 @@ def test_a_job_that_cannot_be_sent_is_sent_when_its_queue_works_again(
     remote.close()
 
 
+def test_a_queue_that_hangs_holds_few_requests_and_gets_the_jobs_of_the_others_in_order(
+    jobs: TextQueue, tmp_path: Path
+) -> None:
+    remote = Pair(tmp_path / "tasks.db", jobs)
+    web = remote.site(lambda message, context: "done")
+    jobs.answers.clear()
+    requests = ThreadPoolExecutor(8)
+    calls = [requests.submit(_begin, web) for _ in range(2)]
+    assert [_sender(jobs) != "a2a-dispatch" for _ in range(2)] == [True, True]
+    tasks = [requests.submit(_begin, web).result(TIMEOUT) for _ in range(6)]
+    assert (_sender(jobs), [call.done() for call in calls]) == ("a2a-dispatch", [False, False])
+    assert {_call(web, op.GET_TASK, GetTaskRequest(id=task.id)).state for task in tasks} == {S.SUBMITTED}
+    jobs.answers.set()
+    waited = {call.result(TIMEOUT).id for call in calls}
+    sent: list[str] = []
+    while len(sent) < len(tasks):
+        sent += {jobs.take().task_id} - waited
+    assert sent == [task.id for task in tasks]
+    requests.shutdown()
+    remote.close()
+
+
+@pytest.mark.usefixtures("quick")
+def test_requests_send_nothing_while_a_queue_fails_and_its_stack_is_logged_once(
+    jobs: TextQueue, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    remote = Pair(tmp_path / "tasks.db", jobs)
+    web = remote.site(lambda message, context: "done")
+    own = threading.current_thread().name
+    jobs.broken = True
+    tasks = [_begin(web) for _ in range(4)]
+    assert [_sender(jobs) == own for _ in range(4)] == [True, False, False, False]
+    jobs.broken = False
+    assert [jobs.take().task_id for _ in tasks] == [task.id for task in tasks]
+    stacks = [bool(one.exc_info) for one in caplog.records if "a job could not be sent" in one.getMessage()]
+    assert (stacks[0], set(stacks[1:])) == (True, {False})
+    eventually(lambda: _sends_itself(web, jobs), "a send on the thread of its request")
+    remote.close()
+
+
+def test_requests_send_nothing_while_a_queue_is_slow(
+    jobs: TextQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = Pair(tmp_path / "tasks.db", jobs)
+    web = remote.site(lambda message, context: "done")
+    with monkeypatch.context() as slow:
+        slow.setattr("a2a_sync.engine.dispatcher._SLOW", -1.0)
+        senders = [(_begin(web), _sender(jobs))[1] for _ in range(3)]
+    assert senders == [threading.current_thread().name, "a2a-dispatch", "a2a-dispatch"]
+    eventually(lambda: _sends_itself(web, jobs), "a send on the thread of its request")
+    remote.close()
+
+
 def test_the_next_run_of_a_task_frees_the_place_of_the_one_before(
     jobs: TextQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,3 +492,16 @@ def _begin(app: A2AApp) -> Any:
     message = Message(role=Role.USER, parts=(TextPart("go"),))
     configuration = SendMessageConfiguration(return_immediately=True)
     return _call(app, op.SEND_MESSAGE, SendMessageRequest(message=message, configuration=configuration))
+
+
+def _sender(jobs: TextQueue) -> str:
+    """The name of the thread of the next send."""
+    return jobs.senders.get(timeout=TIMEOUT)
+
+
+def _sends_itself(app: A2AApp, jobs: TextQueue) -> bool:
+    """Begin a task: whether its request sends the job."""
+    while not jobs.senders.empty():
+        jobs.senders.get()
+    _begin(app)
+    return _sender(jobs) == threading.current_thread().name
