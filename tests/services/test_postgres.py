@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from a2a_sync.operations import RunRequest, SendKey
 from a2a_sync.stores import PostgresStore, open_store
 from a2a_sync.stores.base import (
     AlreadySent,
+    Expiry,
     Owner,
     RunRevoked,
     StateConflict,
@@ -36,7 +38,7 @@ from a2a_sync.stores.base import (
     TaskQuery,
     TaskVersion,
 )
-from a2a_sync.stores.postgres import database, migrations, schema
+from a2a_sync.stores.postgres import database, migrations, retention, schema
 from a2a_sync.testing.storecontract.making import (
     MINE,
     TIMEOUT,
@@ -86,6 +88,20 @@ def lost_answer(monkeypatch, marker):
         patch.setattr(database.Connection, "execute", execute)
         yield
     assert lost
+
+
+@contextmanager
+def statements(monkeypatch):
+    """The list of the statements that are executed in the block."""
+    original, executed = database.Connection.execute, []
+
+    def execute(self, statement, *arguments, **options):
+        executed.append(statement)
+        return original(self, statement, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database.Connection, "execute", execute)
+        yield executed
 
 
 @contextmanager
@@ -619,6 +635,49 @@ def test_evictions_of_one_owner_do_not_make_others_wait(store, postgres_url):
         blocker.execute(f"SELECT 1 FROM {prefix}accounts WHERE name = 'greedy' FOR UPDATE")
         for n in range(20):
             begin(store, owner=Owner("", f"o{n}"), quota=quota)
+
+
+def test_a_store_with_many_tasks_is_counted_and_ranked_once_in_many_creations(make_store, postgres_url, monkeypatch):
+    store = make_store(max_tasks=3_000)
+    done(store, owner=Owner("", "many"))
+    prefix = store._sql.prefix
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        found = "SELECT column_name FROM information_schema.columns WHERE table_name = %s"
+        columns = {name for (name,) in connection.execute(found, (f"{prefix}tasks",))} - {"key", "id"}
+        names = ", ".join(sorted(columns))
+        connection.execute(
+            f"INSERT INTO {prefix}tasks (id, {names}) SELECT n::text, {names} FROM {prefix}tasks, generate_series(1, 2999) AS n"
+        )
+        with statements(monkeypatch) as executed:
+            for n in range(30):
+                done(store, owner=Owner("", f"other {n}"))
+        reading_all = [one for one in executed if re.search(f"{prefix}(tasks LIMIT|accounts(?! WHERE name))", one)]
+        assert 10 <= len(reading_all) <= 22, "two of them for each three creations"
+        counted = f"SELECT count(*), count(*) FILTER (WHERE owner = 'many') FROM {prefix}tasks"
+        assert connection.execute(counted).fetchone() == (3_000, 2_970)
+
+
+def test_a_ranking_of_accounts_is_used_until_others_may_have_more_tasks(make_store, monkeypatch):
+    monkeypatch.setattr(retention, "_CREATIONS_PER_COUNT", 1)
+    monkeypatch.setattr(retention, "_RANKED", 2)
+    store = make_store(max_tasks=9)
+    for name in "aaabbbccc":
+        done(store, owner=Owner("", name))
+    with statements(monkeypatch) as executed:
+        for name in "def":
+            done(store, owner=Owner("", name))
+    assert [store.list(Owner("", name), TaskQuery()).total for name in "abcdef"] == [2, 2, 2, 1, 1, 1]
+    assert executed.count(store._sql.largest_accounts) == 2
+
+
+def test_a_sweep_deletes_the_counters_of_owners_whose_tasks_were_evicted_or_deleted(make_store, postgres_url):
+    store = make_store(max_tasks=2)
+    owners = [Owner("", str(n)) for n in range(6)]
+    tasks = [done(store, owner=owner) for owner in owners]
+    store.delete(owners[-1], tasks[-1])
+    store.sweep(Expiry())
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute(f"SELECT name FROM {store._sql.prefix}accounts").fetchall() == [("4",)]
 
 
 # -- the schema -----------------------------------------------------------------------------------------------------------------

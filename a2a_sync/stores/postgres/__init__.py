@@ -91,7 +91,8 @@ class PostgresStore:
         timeout: seconds for which a call waits for a connection and is repeated while the database cannot be reached.
         retry_timeout: the same for what a run appends, so that runs survive a restart of the database.
         max_tasks: above this number, tasks of the owner with the most tasks are evicted: first the one that ended first, then
-            the one that has waited longest for its client. Counted at each creation; None: no bound.
+            the one that has waited longest for its client. Each process counts them once in as many creations as a
+            thousandth of them, and may miss the bound by that many while other processes create or remove tasks. None: no bound.
         exact_totals: False: ListTasks with a filter counts no further than to 10,000, and needs less time for owners with many
             tasks. Without a filter it reads a counter.
         create_tables: create and upgrade the tables at the first call; False: `a2a-sync migrate` does.

@@ -2,11 +2,16 @@
 
 All deletions of tasks go through `Retention._remove`. Each eviction is a transaction of its own that locks the evicted task and
 a row of its account, so other owners do not wait.
+
+The number of all tasks, and which accounts have most, are sums over all accounts. They are read once in many creations, and
+kept up to date in between by what this process creates and removes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from a2a_sync.stores.base import Expiry, Owner, OwnerFull, StoreQuota, SweepResult
 from a2a_sync.stores.postgres import reading
@@ -17,6 +22,31 @@ from a2a_sync.stores.rows import HeadRow
 
 _ADVISORY_LOCK = "SELECT pg_advisory_xact_lock(%s)"
 
+#: All tasks are counted again after as many creations as a thousandth of them, so fewer than 1,000 at each creation.
+_CREATIONS_PER_COUNT: Final = 1 / 1000
+#: The accounts that are ranked, and of which at most a task is looked for at an eviction.
+_RANKED, _TRIED = 1000, 100
+
+
+class _Ranking:
+    """The accounts with the most tasks, as `found` with their numbers, without what this process has evicted since."""
+
+    def __init__(self, found: Sequence[tuple[str, int]]) -> None:
+        self._tasks = dict(found)
+        # An account that is not among them has no more tasks than the last one.
+        self._least = found[-1][1] if len(found) == _RANKED else 1
+
+    def largest_first(self) -> Iterator[str]:
+        """The accounts that have at least as many tasks as all others."""
+        for account in heapq.nlargest(_TRIED, self._tasks, key=self._tasks.__getitem__):
+            if self._tasks[account] < self._least:
+                return
+            yield account
+
+    def tried(self, account: str, evicted: bool) -> None:
+        """A task of this account was evicted, or it had none without a run."""
+        self._tasks[account] = self._tasks[account] - 1 if evicted else 0
+
 
 class Retention:
     """Removes tasks and compacts logs in `database`."""
@@ -25,6 +55,12 @@ class Retention:
         self._database = database
         self._sql = sql
         self._max_tasks = max_tasks
+        # Approximations, so no lock: a change that is lost is corrected when they are read again.
+        self._tasks = 0
+        self._uncounted = 0
+        self._ranking = _Ranking(())
+        self._outdated = True
+        self._removed = False
 
     def delete(self, owner: Owner, task_id: str) -> bool:
         """Remove a task of an owner; False where it has none with this id."""
@@ -49,6 +85,8 @@ class Retention:
             # Of two last tasks of a context that are removed at once, the second one finds the first one gone.
             query(connection, self._sql.lock_states, keys)
             query(connection, self._sql.remove, keys)
+            self._tasks -= len(found)
+            self._removed = True
 
     # -- by number and bytes ------------------------------------------------------------------------------------------
 
@@ -76,11 +114,21 @@ class Retention:
             for _ in range(min(self._account(account)[0] - quota.max_tasks, EVICTED_AT_ONCE)):
                 evicted += self._evict(account, task_id)
         if self._max_tasks is not None:
-            most = self._max_tasks + EVICTED_AT_ONCE
-            ((tasks,),) = self._database.run(lambda c: query(c, self._sql.count_up_to, (most,)))
-            for _ in range(tasks - self._max_tasks):
+            for _ in range(min(self._count() - self._max_tasks, EVICTED_AT_ONCE)):
                 evicted += self._evict_of_largest(task_id)
         return waiting(evicted)
+
+    def _count(self) -> int:
+        """The tasks of the store, after this process has created one."""
+        self._tasks += 1
+        self._uncounted += 1
+        if self._uncounted >= self._tasks * _CREATIONS_PER_COUNT:
+            self._uncounted = 0  # creations of other threads do not count at the same time
+            self._outdated = True
+            ((counted,),) = self._database.run(lambda c: query(c, self._sql.count))
+            self._tasks = tasks = int(counted)
+            return tasks
+        return self._tasks
 
     def _account(self, account: str) -> tuple[int, int]:
         ((tasks, size),) = self._database.run(lambda c: query(c, self._sql.account, (account,)))
@@ -100,10 +148,19 @@ class Retention:
 
     def _evict_of_largest(self, task_id: str) -> list[HeadRow]:
         """Evict a task of the account with the most tasks, among those that have a task without a run."""
-        for (account,) in self._database.run(lambda c: query(c, self._sql.largest_accounts)):
-            if evicted := self._evict(account, task_id):
-                return evicted
-        return []
+        while True:
+            latest, self._outdated = self._outdated, False
+            if latest:
+                self._ranking = _Ranking(self._database.run(lambda c: query(c, self._sql.largest_accounts, (_RANKED,))))
+            ranking = self._ranking
+            for account in ranking.largest_first():
+                evicted = self._evict(account, task_id)
+                ranking.tried(account, bool(evicted))
+                if evicted:
+                    return evicted
+            if latest:
+                return []
+            self._outdated = True
 
     # -- by age -------------------------------------------------------------------------------------------------------
 
@@ -113,7 +170,9 @@ class Retention:
         ended, more_ended, _ = self._remove_expired(True, expiry.ended, limit)
         others, more_others, evicted = self._remove_expired(False, expiry.waiting, limit)
         compacted, more_logs = self._compact_expired(expiry.replay, limit)
-        if ended or others:
+        # Also those that deletions and evictions have emptied.
+        removed, self._removed = self._removed, False
+        if removed:
             self._database.run(lambda c: query(c, self._sql.delete_accounts))
         more = more_ended or more_others or more_logs
         return SweepResult(removed=ended + others, compacted=compacted, more=more, evicted=evicted)

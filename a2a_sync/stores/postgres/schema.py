@@ -443,11 +443,11 @@ class Statements:
     )
     count_context = "SELECT count(*) FROM (SELECT 1 FROM {p}tasks WHERE scope = %(scope)b AND context = %(context)s LIMIT %(most)s) AS found"
     largest_accounts = (
-        "SELECT name FROM {p}accounts GROUP BY name HAVING sum(tasks) > 0"
-        " ORDER BY sum(tasks) DESC, min(since) LIMIT 100"
+        "SELECT name, sum(tasks)::bigint FROM {p}accounts GROUP BY name HAVING sum(tasks) > 0"
+        " ORDER BY sum(tasks) DESC, min(since) LIMIT %s"
     )
     delete_accounts = "DELETE FROM {p}accounts WHERE tasks = 0 AND bytes = 0"
-    count_up_to = "SELECT count(*) FROM (SELECT 1 FROM {p}tasks LIMIT %s) AS found"
+    count = "SELECT coalesce(sum(tasks), 0)::bigint FROM {p}accounts"
     clamp_end_times = (
         "UPDATE {p}tasks SET rest_ms = %(now)s WHERE key IN (SELECT key FROM {p}tasks WHERE token IS NULL"
         " AND ended = %(ended)s AND rest_ms > %(now)s LIMIT %(limit)s FOR UPDATE SKIP LOCKED)"
