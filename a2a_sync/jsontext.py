@@ -34,10 +34,13 @@ _CHARACTERS_OF_KEY = 64
 #: A request may have so many values, and one more for each `_CHARACTERS_OF_VALUE` characters: numbers have ten usually, and two at
 #: least.
 MAX_VALUES, _CHARACTERS_OF_VALUE = 250_000, 8
+#: From so many marks between values on, a body takes ten milliseconds and more.
+_MANY_MARKS = 16 * 1024
 _ADVICE = "; send large data as a file"
 #: Counting in shorter texts is cheap.
 _SHORT = 4096
 _BOM = "\ufeff"
+_MARKS = (b",", b":", b"[", b"{")
 _NOT_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
 _NOT_COLONS = bytes(set(range(256)) - set(b':"'))
 _NOT_COMMAS = bytes(set(range(256)) - set(b',"'))
@@ -86,6 +89,11 @@ def loads(
     if "\\" in text and ("\\ud" in text or "\\uD" in text):
         _refuse_lone_surrogates(value)
     return value
+
+
+def has_many_values(body: bytes) -> bool:
+    """`body` has so many values that it takes long to read, or so many such marks in texts. A body without any takes little time."""
+    return sum(map(body.count, _MARKS)) > _MANY_MARKS
 
 
 def loads_stored(body: bytes) -> Any:

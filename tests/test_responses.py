@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from a2a_sync.concurrency import quotas
 from a2a_sync.concurrency.quotas import Quotas
 from a2a_sync.engine.hub import Steps
 from a2a_sync.errors import OverloadedError
@@ -190,14 +191,14 @@ def spend(budget: ResponseBudget, clock: SimpleNamespace, owner: str, seconds: f
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The processor time of the thread, and the time of the machine; both stand still."""
     clock = SimpleNamespace(used=5.0, now=100.0)
-    set_clock(monkeypatch, responses, thread_time=lambda: clock.used, monotonic=lambda: clock.now)
+    set_clock(monkeypatch, quotas, thread_time=lambda: clock.used, monotonic=lambda: clock.now)
     return clock
 
 
 def several(threads: int) -> ResponseBudget:
-    quotas = Quotas()
-    quotas.several = True
-    return ResponseBudget(100, threads=threads, quotas=quotas)
+    known = Quotas()
+    known.several = True
+    return ResponseBudget(100, threads=threads, quotas=known)
 
 
 def test_an_owner_whose_small_requests_are_expensive_has_a_share_of_the_threads(clock: SimpleNamespace) -> None:
@@ -238,10 +239,10 @@ def test_without_known_callers_no_processor_time_counts(clock: SimpleNamespace) 
 def test_under_gevent_the_processor_time_of_others_does_not_count(
     clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(responses, "patched", lambda: True)
+    monkeypatch.setattr(quotas, "patched", lambda: True)
     budget = several(4)
     budget.begin("honest")
-    Background(lambda: spend(budget, clock, "greedy", 1.2)).result(TIMEOUT)
+    Background(lambda: spend(budget, clock, "greedy", 1.6)).result(TIMEOUT)
     budget.release()
     budget.begin("honest")
     assert not budget.reserved
@@ -256,9 +257,9 @@ def test_under_gevent_the_processor_time_of_others_does_not_count(
 
 def test_the_processor_time_of_a_bounded_number_of_owners_is_kept(clock: SimpleNamespace) -> None:
     budget = several(4)
-    for number in range(responses._MAX_OWNERS + 5):
+    for number in range(quotas._MAX_OWNERS + 5):
         spend(budget, clock, f"owner {number}", 1.0)
-    assert len(budget._spent) == responses._MAX_OWNERS
+    assert len(budget._quotas.times._seconds) == quotas._MAX_OWNERS
     budget.begin("owner 0")
     assert not budget.reserved
 

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import threading
+import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
 
+from a2a_sync.concurrency.fork import renew_per_process
+from a2a_sync.concurrency.gevent import patched
 from a2a_sync.limits import OwnerQuota
+
+#: Work that needs so many seconds of processor time is expensive. The seconds of an owner decrease by the factor e in each `DECAY`
+#: seconds.
+_EXPENSIVE, DECAY = 0.01, 2.0
+#: Owners whose processor time is kept: those of the newest expensive work.
+_MAX_OWNERS = 1000
 
 #: The owner that the code of a run works for; set on the thread of the run.
 current_owner: Final[ContextVar[str]] = ContextVar("a2a_sync_owner", default="")
@@ -20,6 +32,7 @@ class Quotas:
     def __init__(self, quota: OwnerQuota | None = None) -> None:
         self.quota: OwnerQuota = quota or OwnerQuota()
         self.several = False
+        self.times: ProcessorTimes = ProcessorTimes()
 
     def share(self, total: int, limit: int | None = None) -> Share:
         """The shares of `total` slots: at most `limit` for each owner, or a fair share where that is None."""
@@ -70,3 +83,49 @@ class Share:
             self._held[owner] = left
         else:
             del self._held[owner]
+
+
+class ProcessorTimes:
+    """The processor time that expensive work for each owner has needed of late. Safe from any thread.
+
+    What needs little time does not count, however often it comes: a server may have one client only.
+    """
+
+    def __init__(self) -> None:
+        renew_per_process(self)
+
+    def renew(self) -> None:
+        """Forget all: the times are those of the parent."""
+        self._lock = threading.Lock()
+        #: The seconds of each owner, as they were at a time of the monotonic clock.
+        self._seconds: dict[str, tuple[float, float]] = {}
+        self._counted = 0.0
+        #: The processor time of the calling thread in seconds: `add` gets that of the beginning of some work at its end.
+        self.now: Callable[[], float] = self._without_others if patched() else time.thread_time
+
+    def _without_others(self) -> float:
+        # Under gevent all work has one thread: what was counted for others while some work waits is not its own.
+        return time.thread_time() - self._counted
+
+    def add(self, owner: str, began: float) -> None:
+        """Count the time of the calling thread since it was `began`."""
+        spent = self.now() - began
+        if spent < _EXPENSIVE:
+            return
+        with self._lock:
+            self._counted += spent
+            now = time.monotonic()
+            known = self._known(owner, now)
+            # The newest are last.
+            self._seconds.pop(owner, None)
+            self._seconds[owner] = known + spent, now
+            if len(self._seconds) > _MAX_OWNERS:
+                del self._seconds[next(iter(self._seconds))]
+
+    def of(self, owner: str) -> float:
+        """The seconds of `owner`."""
+        return self._known(owner, time.monotonic()) if owner in self._seconds else 0.0
+
+    def _known(self, owner: str, now: float) -> float:
+        seconds, at = self._seconds.get(owner, (0.0, now))
+        return seconds * math.exp((at - now) / DECAY)

@@ -26,7 +26,7 @@ from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.closing import closed_after
 from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller, let_greenlets_run, on_native_thread
 from a2a_sync.concurrency.keyedlocks import KeyedLocks
-from a2a_sync.concurrency.quotas import current_owner
+from a2a_sync.concurrency.quotas import ProcessorTimes, current_owner
 from a2a_sync.engine.around import close_database_connections
 from a2a_sync.engine.chunks import MAX_QUEUED, ChunkWriter, is_text_chunk
 from a2a_sync.engine.hub import EventHub, Signal
@@ -86,6 +86,7 @@ class Run:
         chunk_writer: stores queued pieces of text.
         value_locks: for changes of the values of contexts.
         reads: for what the agent's code reads of tasks.
+        times: the processor time of what the run stores counts for the owner.
         limits: of the app.
         debug: an unexpected exception fails the task with its traceback.
     """
@@ -102,6 +103,7 @@ class Run:
     chunk_writer: ChunkWriter
     value_locks: KeyedLocks
     reads: LargeReads
+    times: ProcessorTimes
     limits: Limits
     debug: bool = False
     began: float | None = field(default=None, init=False)
@@ -137,8 +139,10 @@ class Run:
     _subscribed: bool = field(default=False, init=False)
     #: When other greenlets could run last, as far as `emit` knows.
     _paused_at: float = field(default=0.0, init=False)
+    _quota_owner: str = field(init=False)
 
     def __post_init__(self) -> None:
+        self._quota_owner = quota_owner(self.owner.id)
         self._stopping = StopSignal()
         self.cancel_event = self._stopping.event
         # Not a method: the run, and its message, would wait for a garbage collection.
@@ -262,10 +266,12 @@ class Run:
                     self._raise_flush_error()
                 stamped = self._stamp(events)
                 state = check(TaskState.WORKING if self.started is None else self.state, stamped)
+                since = self.times.now()
                 if self.started is None:
                     self._begin_with(stamped)
                 else:
                     self._append(stamped, end=end_run(stamped))
+                self.times.add(self._quota_owner, since)
                 self._stamp.commit()
                 self.emitted = True
                 self.state = state
@@ -366,14 +372,14 @@ class Run:
 
     def lock_values(self) -> Callable[[], None]:
         """Wait until no other run of the owner in this process changes a large value; the returned function ends it."""
-        return self.value_locks.acquire(quota_owner(self.owner.id), _LOCK_TIMEOUT)
+        return self.value_locks.acquire(self._quota_owner, _LOCK_TIMEOUT)
 
     # -- on the thread of the run --
 
     def work(self) -> None:
         """Run the agent's code to its end; called once, on the run's thread. Lets no exception out."""
         current_run.set(self)
-        current_owner.set(quota_owner(self.owner.id))
+        current_owner.set(self._quota_owner)
         request = self.request
         try:
             with (

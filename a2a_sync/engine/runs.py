@@ -329,6 +329,7 @@ class RunManager(Component):
             chunk_writer=self._chunk_writer,
             value_locks=self._value_locks,
             reads=self.reads,
+            times=self._quotas.times,
             limits=self._limits,
             debug=self._debug,
         )

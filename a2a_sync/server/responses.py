@@ -15,8 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from a2a_sync.concurrency.fork import renew_per_process
-from a2a_sync.concurrency.gevent import patched
-from a2a_sync.concurrency.quotas import Quotas, Share
+from a2a_sync.concurrency.quotas import DECAY, Quotas, Share
 from a2a_sync.engine.hub import Signal, Steps, Wait
 from a2a_sync.errors import OverloadedError
 from a2a_sync.server.pending import complete
@@ -33,15 +32,12 @@ _PAUSE_SHARE = 0.25
 _MAX_PAUSE = 0.25
 #: Shorter pauses are added up, because a system takes longer for a sleep than was asked for.
 _MIN_PAUSE = 0.001
-#: A request of so many seconds of processor time is expensive. Above the second number of seconds, which decrease by the factor e in
-#: each `_DECAY` seconds, the next requests of the same owner are admitted as large ones are.
-_EXPENSIVE, _MUCH, _DECAY = 0.01, 0.25, 2.0
-#: Under gevent no more requests are handled above this number of seconds: half of the processor time.
-_MOST_BETWEEN_GREENLETS = _DECAY / 2
-#: Two at once use all of the interpreter; more delay each other and those of other owners.
-_MAX_EXPENSIVE = 2
-#: Owners whose processor time is kept: those of the newest expensive requests.
-_MAX_OWNERS = 1000
+#: Above so many seconds of processor time, see `ProcessorTimes`, the requests of an owner are admitted as large ones are, two at once:
+#: these use all of the interpreter, and more would delay each other and those of other owners.
+_MUCH, _MAX_EXPENSIVE = 0.25, 2
+#: Above this number, half of the time, none is: others need pauses. A request takes the interpreter some ten times, and would wait each
+#: time for what keeps it, such as the decoder of JSON.
+_MOST = 0.5 * DECAY
 #: ``M_MMAP_THRESHOLD`` of ``mallopt``.
 _MMAP_THRESHOLD = -3
 
@@ -52,7 +48,8 @@ class ResponseBudget:
     At most half of the threads have one at once, of which one owner has a share by `quotas`. Requests and responses share `total`
     bytes while they are read, worked on and encoded; one that is larger is admitted when there is no other one. Responses are
     read and encoded one at a time, with pauses: each keeps the interpreter for long. Owners that wait have turns. An owner whose
-    requests have used much processor time, though they are small, has two at once. A forked child starts with nothing reserved.
+    requests have used much processor time, though they are small, has two at once, and half of that time. A forked child
+    starts with nothing reserved.
     """
 
     def __init__(self, total: int, threads: int | None = None, quotas: Quotas | None = None) -> None:
@@ -73,12 +70,8 @@ class ResponseBudget:
         self._places = self._quotas.share(self._max_places)
         #: The owner of the request or response of each thread.
         self._owners: dict[int, str] = {}
-        #: Of each thread: the owner of its request, and the processor time of the thread when it began.
+        #: Of each thread: the owner of its request, and the time when it began, see `ProcessorTimes`.
         self._began: dict[int, tuple[str, float]] = {}
-        #: The seconds of processor time of each owner's expensive requests, as they were at a time of the monotonic clock.
-        self._spent: dict[str, tuple[float, float]] = {}
-        #: Under gevent all requests have one thread: what others have used while a request waits is not its own.
-        self._spent_in_all: float | None = 0.0 if patched() else None
 
     @property
     def reserved(self) -> bool:
@@ -96,41 +89,31 @@ class ResponseBudget:
         Raises:
             OverloadedError: `owner` has used much processor time of late, and has too many requests at once; as for `admit`.
         """
-        if not owner and not self._quotas.several:
-            return
-        self._began[threading.get_ident()] = owner, self._used()
-        self.limit(owner)
+        if owner or self._quotas.several:
+            self.count(owner)
+            self.limit(owner, expensive=False)
 
-    def limit(self, owner: str) -> None:
-        """As `begin`, of a request that has begun: others of `owner` may have used the time while its body was read."""
-        if owner not in self._spent or (seconds := self._seconds(owner, time.monotonic())) <= _MUCH:
-            return
-        # Greenlets handle a request after the other, so that those of this owner that wait are not counted.
-        if self._spent_in_all is not None and seconds > _MOST_BETWEEN_GREENLETS:
-            raise OverloadedError("too many expensive requests of this caller; try again later", retry_after=1.0)
-        self.admit(owner, _MAX_EXPENSIVE)
+    def count(self, owner: str) -> None:
+        """Count the processor time of the calling thread for a request of `owner` until `end_count` or `release`."""
+        if owner or self._quotas.several:
+            self._began[threading.get_ident()] = owner, self._quotas.times.now()
 
-    def _used(self) -> float:
-        return time.thread_time() - (self._spent_in_all or 0.0)
+    def end_count(self) -> None:
+        """End what `count` has begun."""
+        if self._began and (began := self._began.pop(threading.get_ident(), None)) is not None:
+            self._quotas.times.add(*began)
 
-    def _end(self, owner: str, began: float) -> None:
-        spent = self._used() - began
-        # What takes little time does not count, however often it comes: a server may have one client only.
-        if spent >= _EXPENSIVE:
-            with self._lock:
-                if self._spent_in_all is not None:
-                    self._spent_in_all += spent
-                now = time.monotonic()
-                known = self._seconds(owner, now)
-                # The newest are last.
-                self._spent.pop(owner, None)
-                self._spent[owner] = known + spent, now
-                if len(self._spent) > _MAX_OWNERS:
-                    del self._spent[next(iter(self._spent))]
+    def limit(self, owner: str, *, expensive: bool) -> None:
+        """As `begin`, of a request that has begun: others of `owner` may have used the time while its body was read.
 
-    def _seconds(self, owner: str, now: float) -> float:
-        seconds, at = self._spent.get(owner, (0.0, now))
-        return seconds * math.exp((at - now) / _DECAY)
+        `expensive`: it will need much time.
+        """
+        if owner or self._quotas.several:
+            seconds = self._quotas.times.of(owner)
+            if seconds > _MOST:
+                raise OverloadedError("too many expensive requests of this caller; try again later", retry_after=1.0)
+            if expensive or seconds > _MUCH:
+                self.admit(owner, _MAX_EXPENSIVE)
 
     def admit(self, owner: str, most: float = math.inf) -> None:
         """Admit a large request or response of `owner` on the calling thread, until it calls `release`. Does not wait.
@@ -223,11 +206,12 @@ class ResponseBudget:
     def detach(self) -> Held:
         """Take what the calling thread has reserved from it, so that another one can `attach` it."""
         thread = threading.get_ident()
-        caller, began = self._began.pop(thread, (None, 0.0)) if self._began else (None, 0.0)
-        spent = 0.0 if caller is None else self._used() - began
+        caller = self._began[thread][0] if thread in self._began else None
+        # Before the wait: others of the owner may come meanwhile.
+        self.end_count()
         with self._lock:
             self._end_turn(thread)
-            return Held(self._owners.pop(thread, None), self._reserved.pop(thread, 0), caller, spent)
+            return Held(self._owners.pop(thread, None), self._reserved.pop(thread, 0), caller)
 
     def detached(self, wait: Wait) -> Steps[float]:
         """Wait without what the calling thread has reserved, and give that to the thread that goes on."""
@@ -240,7 +224,7 @@ class ResponseBudget:
     def attach(self, held: Held) -> None:
         """Have the calling thread hold what `detach` has returned."""
         if held.caller is not None:
-            self._began[threading.get_ident()] = held.caller, self._used() - held.spent
+            self.count(held.caller)
         if held.owner is not None:
             with self._lock:
                 self._owners[threading.get_ident()] = held.owner
@@ -268,8 +252,7 @@ class ResponseBudget:
     def release_bytes(self) -> Callable[[], None] | None:
         """Release the bytes of the calling thread; returns the function that ends what it was admitted for, if it was."""
         thread = threading.get_ident()
-        if self._began and (began := self._began.pop(thread, None)) is not None:
-            self._end(*began)
+        self.end_count()
         if thread not in self._owners:
             return None
         with self._lock:
@@ -290,13 +273,11 @@ class Held(NamedTuple):
         owner: for which it was admitted; None: it was not.
         size: the bytes that it has reserved.
         caller: the owner of its request, whose processor time counts; None: it does not.
-        spent: the seconds of processor time of the request so far.
     """
 
     owner: str | None
     size: int
     caller: str | None
-    spent: float
 
 
 class _Claim(Signal):

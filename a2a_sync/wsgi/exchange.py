@@ -37,6 +37,7 @@ from a2a_sync.errors import (
     OverloadedError,
     RequestTooLargeError,
 )
+from a2a_sync.jsontext import has_many_values
 from a2a_sync.limits import Limits
 from a2a_sync.operations import SEND_MESSAGE, AnyOperation, CallContext, Endpoint, Principal
 from a2a_sync.server.pending import PendingReply
@@ -242,7 +243,7 @@ class Exchange:
                 f"the body is larger than {most} bytes (Limits.max_body_bytes of the server); send large files by URL"
             )
         if len(body) > _SMALL_BODY:
-            self._budget.limit(self._caller)
+            self._budget.limit(self._caller, expensive=has_many_values(body))
         if len(body) > SMALL_BYTES:
             # Not while it is read: a slow client would keep the bytes from all others.
             self._budget.reserve(len(body), self._caller, response=False)

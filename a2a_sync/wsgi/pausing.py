@@ -113,6 +113,7 @@ class PendingBody(PausableBody):
     def __iter__(self) -> Iterator[bytes]:
         try:
             while (outcome := self._outcome()) is None:
+                self._budget.end_count()
                 if self._pauses:
                     self._due, self._checked = self._pending.deadline, time.monotonic()
                     yield b""
@@ -129,6 +130,7 @@ class PendingBody(PausableBody):
         """Take the next steps of the call: a function that returns its result or raises its error; None: it waits."""
         self._woken = False
         self._waiting.clear()
+        self._budget.count(self.caller)
         try:
             items = self._pending.poll(0.0)
         except Exception as error:
