@@ -259,7 +259,7 @@ def test_the_processor_time_of_a_bounded_number_of_owners_is_kept(clock: SimpleN
     budget = several(4)
     for number in range(quotas._MAX_OWNERS + 5):
         spend(budget, clock, f"owner {number}", 1.0)
-    assert len(budget._quotas.times._seconds) == quotas._MAX_OWNERS
+    assert len(budget.quotas.times._seconds) == quotas._MAX_OWNERS
     budget.begin("owner 0")
     assert not budget.reserved
 

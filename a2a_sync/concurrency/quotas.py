@@ -15,7 +15,7 @@ from a2a_sync.limits import OwnerQuota
 
 #: Work that needs so many seconds of processor time is expensive. The seconds of an owner decrease by the factor e in each `DECAY`
 #: seconds.
-_EXPENSIVE, DECAY = 0.01, 2.0
+EXPENSIVE, DECAY = 0.01, 2.0
 #: Owners whose processor time is kept: those of the newest expensive work.
 _MAX_OWNERS = 1000
 
@@ -110,7 +110,7 @@ class ProcessorTimes:
     def add(self, owner: str, began: float) -> None:
         """Count the time of the calling thread since it was `began`."""
         spent = self.now() - began
-        if spent < _EXPENSIVE:
+        if spent < EXPENSIVE:
             return
         with self._lock:
             self._counted += spent

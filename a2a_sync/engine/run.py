@@ -26,7 +26,7 @@ from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.closing import closed_after
 from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller, let_greenlets_run, on_native_thread
 from a2a_sync.concurrency.keyedlocks import KeyedLocks
-from a2a_sync.concurrency.quotas import ProcessorTimes, current_owner
+from a2a_sync.concurrency.quotas import EXPENSIVE, ProcessorTimes, current_owner
 from a2a_sync.engine.around import close_database_connections
 from a2a_sync.engine.chunks import MAX_QUEUED, ChunkWriter, is_text_chunk
 from a2a_sync.engine.hub import EventHub, Signal
@@ -271,7 +271,8 @@ class Run:
                     self._begin_with(stamped)
                 else:
                     self._append(stamped, end=end_run(stamped))
-                self.times.add(self._quota_owner, since)
+                if self.times.now() - since > EXPENSIVE:
+                    self.times.add(self._quota_owner, since)
                 self._stamp.commit()
                 self.emitted = True
                 self.state = state

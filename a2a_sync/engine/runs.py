@@ -337,24 +337,24 @@ class RunManager(Component):
         if self._refuses(executor):
             self._cancel_reservation(run, slot)
             raise _stopping()
-        try:
-            free = self.hold_message(owner, request.message)
-        except OverloadedError:
-            self._cancel_reservation(run, slot)
-            raise
-        if free is not None:
-            self._large[run] = free
+        if (size := memory_size(request.message)) > _SMALL_MESSAGE:
+            try:
+                self._large[run] = self._hold_memory(owner, size)
+            except OverloadedError:
+                self._cancel_reservation(run, slot)
+                raise
         return run
 
-    def hold_message(self, owner: Owner, message: Message) -> Callable[[], None] | None:
-        """Count the memory of a large message until the returned function is called; None: it is small.
+    def hold_message(self, owner: Owner, message: Message) -> Callable[[], None]:
+        """Count the memory of a message until the returned function is called.
 
         Raises:
             OverloadedError: the messages of this owner, or of all, have too much already.
         """
         size = memory_size(message)
-        if size <= _SMALL_MESSAGE:
-            return None
+        return self._hold_memory(owner, size) if size > _SMALL_MESSAGE else _do_nothing
+
+    def _hold_memory(self, owner: Owner, size: int) -> Callable[[], None]:
         name = quota_owner(owner.id)
         with self._messages_lock:
             if not self._message_bytes.admits(name):
@@ -641,3 +641,7 @@ def _stopping() -> OverloadedError:
 
 def _not_cancelable(task_id: str, state: TaskState) -> TaskNotCancelableError:
     return TaskNotCancelableError(f"Task cannot be canceled: it is {state}", metadata={"taskId": task_id})
+
+
+def _do_nothing() -> None:
+    pass

@@ -388,8 +388,7 @@ class RequestHandler:
         if not head.running and (started := self._started_after(owner, request, head, run_on)) is not None:
             return started
         with ExitStack() as held:
-            if (free := self._runs.hold_message(owner, request.message)) is not None:
-                held.callback(free)
+            held.callback(self._runs.hold_message(owner, request.message))
             queued = held.enter_context(self._send_queues.add(request.task_id))
             while not queued.first:
                 yield from self._while_busy(queued, request.task_id, deadline, context)

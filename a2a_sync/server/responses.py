@@ -54,7 +54,7 @@ class ResponseBudget:
 
     def __init__(self, total: int, threads: int | None = None, quotas: Quotas | None = None) -> None:
         self._total = total
-        self._quotas = quotas or Quotas()
+        self.quotas: Quotas = quotas or Quotas()
         self._max_places = _PLACES if threads is None else max(1, threads // 2)
         renew_per_process(self)
 
@@ -67,7 +67,7 @@ class ResponseBudget:
         #: The thread that reads and encodes a response, or will do so, since when, and the pause after the one before it.
         self._turn: int | _Claim | None = None
         self._turn_began = self._pause = 0.0
-        self._places = self._quotas.share(self._max_places)
+        self._places = self.quotas.share(self._max_places)
         #: The owner of the request or response of each thread.
         self._owners: dict[int, str] = {}
         #: Of each thread: the owner of its request, and the time when it began, see `ProcessorTimes`.
@@ -89,27 +89,26 @@ class ResponseBudget:
         Raises:
             OverloadedError: `owner` has used much processor time of late, and has too many requests at once; as for `admit`.
         """
-        if owner or self._quotas.several:
-            self.count(owner)
-            self.limit(owner, expensive=False)
+        self.count(owner)
+        self.limit(owner, expensive=False)
 
     def count(self, owner: str) -> None:
         """Count the processor time of the calling thread for a request of `owner` until `end_count` or `release`."""
-        if owner or self._quotas.several:
-            self._began[threading.get_ident()] = owner, self._quotas.times.now()
+        if owner or self.quotas.several:
+            self._began[threading.get_ident()] = owner, self.quotas.times.now()
 
     def end_count(self) -> None:
         """End what `count` has begun."""
-        if self._began and (began := self._began.pop(threading.get_ident(), None)) is not None:
-            self._quotas.times.add(*began)
+        if (began := self._began.pop(threading.get_ident(), None)) is not None:
+            self.quotas.times.add(*began)
 
     def limit(self, owner: str, *, expensive: bool) -> None:
         """As `begin`, of a request that has begun: others of `owner` may have used the time while its body was read.
 
         `expensive`: it will need much time.
         """
-        if owner or self._quotas.several:
-            seconds = self._quotas.times.of(owner)
+        if owner or self.quotas.several:
+            seconds = self.quotas.times.of(owner)
             if seconds > _MOST:
                 raise OverloadedError("too many expensive requests of this caller; try again later", retry_after=1.0)
             if expensive or seconds > _MUCH:
@@ -207,8 +206,9 @@ class ResponseBudget:
         """Take what the calling thread has reserved from it, so that another one can `attach` it."""
         thread = threading.get_ident()
         caller = self._began[thread][0] if thread in self._began else None
-        # Before the wait: others of the owner may come meanwhile.
-        self.end_count()
+        if caller is not None:
+            # Before the wait: others of the owner may come meanwhile.
+            self.end_count()
         with self._lock:
             self._end_turn(thread)
             return Held(self._owners.pop(thread, None), self._reserved.pop(thread, 0), caller)
@@ -245,14 +245,14 @@ class ResponseBudget:
 
     def release(self) -> None:
         """Release what the calling thread has reserved."""
-        leave = self.release_bytes()
-        if leave is not None:
+        if (self._began or threading.get_ident() in self._owners) and (leave := self.release_bytes()) is not None:
             leave()
 
     def release_bytes(self) -> Callable[[], None] | None:
         """Release the bytes of the calling thread; returns the function that ends what it was admitted for, if it was."""
         thread = threading.get_ident()
-        self.end_count()
+        if self._began:
+            self.end_count()
         if thread not in self._owners:
             return None
         with self._lock:

@@ -40,6 +40,7 @@ from a2a_sync.wsgi.exchange import BindingService, Exchange, address_of
 from a2a_sync.wsgi.options import ConsoleOptions, HTTPOptions
 from a2a_sync.wsgi.origins import REFUSED, Origins
 from a2a_sync.wsgi.pages import (
+    CONDITIONS,
     HEALTH,
     LONG_LISTS,
     OperatorPages,
@@ -314,7 +315,7 @@ class A2AApp(Site):
             self._service.start_work()
         elif environ.get("wsgi.multiprocess"):
             return plain_error(503, SINGLE_PROCESS)
-        if has_long_lists(environ):
+        if (environ.get("QUERY_STRING") or environ.keys() & CONDITIONS) and has_long_lists(environ):
             return plain_error(400, LONG_LISTS)
         if self.origins.refuse(environ):
             return plain_error(403, REFUSED)

@@ -190,7 +190,8 @@ class Exchange:
         """
         try:
             self._principal = self._authenticate(auth_request(self.environ, self.headers))
-            self._budget.begin(self._caller)
+            if self._principal is not None or self._budget.quotas.several:
+                self._budget.begin(self._caller)
         except AgentError:
             if 0 < (self.request.content_length or 0) <= _SMALL_BODY:
                 with suppress(AgentError):  # the request is refused in any case

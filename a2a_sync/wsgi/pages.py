@@ -27,8 +27,10 @@ from a2a_sync.wsgi.cards import CARD_PATH
 
 #: Pages without content, served under any host name, as load balancers ask for them.
 HEALTH = ("/healthz", "/readyz")
+#: Of a request that names what its client has already.
+CONDITIONS = frozenset({"HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH"})
 #: Lists in the head of a request, and what separates their values. They are read before the caller is known, by loops in Python.
-_LISTS = (("QUERY_STRING", "&"), ("HTTP_IF_NONE_MATCH", ","), ("HTTP_IF_MATCH", ","))
+_LISTS = (("QUERY_STRING", "&"), *((name, ",") for name in CONDITIONS))
 _MAX_LISTED = 1000
 #: The error of a request with `has_long_lists`.
 LONG_LISTS = f"the query or a condition of this request has more than {_MAX_LISTED:,} values"
@@ -77,10 +79,7 @@ def werkzeug_request(environ: WSGIEnvironment) -> Request:
 
 def has_long_lists(environ: WSGIEnvironment) -> bool:
     """A list in the head of a request is too long to be read."""
-    for name, separator in _LISTS:  # noqa: SIM110 - a generator would cost every request more calls
-        if name in environ and environ[name].count(separator) >= _MAX_LISTED:
-            return True
-    return False
+    return any(environ.get(name, "").count(separator) >= _MAX_LISTED for name, separator in _LISTS)
 
 
 def host_is_served(environ: WSGIEnvironment, trusted: Iterable[str]) -> bool:
