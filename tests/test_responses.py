@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import subprocess
@@ -247,11 +248,29 @@ def test_under_gevent_the_processor_time_of_others_does_not_count(
     budget.begin("honest")
     assert not budget.reserved
     budget.release()
-    with pytest.raises(OverloadedError, match="too many expensive requests of this caller"):
-        budget.begin("greedy")
-    clock.now += 1.0
     budget.begin("greedy")
     assert budget.reserved
+    budget.release()
+
+
+def test_expensive_requests_pause_above_three_quarters_of_the_processor_time(
+    clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    set_clock(monkeypatch, responses, sleep=pauses.append)
+    budget = several(4)
+    spend(budget, clock, "greedy", 1.5)
+    spend(budget, clock, "greedy", 0.3)
+    assert pauses == []
+    budget.begin("greedy")
+    budget.limit("greedy", expensive=False)
+    assert pauses == [pytest.approx(2 * math.log(1.8 / 1.5))] * 2
+    budget.release()
+    spend(budget, clock, "greedy", 10.0)
+    budget.begin("greedy")
+    assert pauses[-1] == 1.0
+    budget.begin("honest")
+    assert len(pauses) == 4
     budget.release()
 
 

@@ -35,9 +35,9 @@ _MIN_PAUSE = 0.001
 #: Above so many seconds of processor time, see `ProcessorTimes`, the requests of an owner are admitted as large ones are, two at once:
 #: these use all of the interpreter, and more would delay each other and those of other owners.
 _MUCH, _MAX_EXPENSIVE = 0.25, 2
-#: Above this number, half of the time, none is: others need pauses. A request takes the interpreter some ten times, and would wait each
-#: time for what keeps it, such as the decoder of JSON.
-_MOST = 0.5 * DECAY
+#: Above this number, three quarters of the time, they pause first, at most for so many seconds: others need the interpreter. A request
+#: takes it some ten times, and would wait each time for what keeps it, such as the decoder of JSON.
+_MOST, _MAX_EXPENSIVE_PAUSE = 0.75 * DECAY, 1.0
 #: ``M_MMAP_THRESHOLD`` of ``mallopt``.
 _MMAP_THRESHOLD = -3
 
@@ -48,8 +48,8 @@ class ResponseBudget:
     At most half of the threads have one at once, of which one owner has a share by `quotas`. Requests and responses share `total`
     bytes while they are read, worked on and encoded; one that is larger is admitted when there is no other one. Responses are
     read and encoded one at a time, with pauses: each keeps the interpreter for long. Owners that wait have turns. An owner whose
-    requests have used much processor time, though they are small, has two at once, and half of that time. A forked child
-    starts with nothing reserved.
+    requests have used much processor time, though they are small, has two at once, which pause. A forked child starts with
+    nothing reserved.
     """
 
     def __init__(self, total: int, threads: int | None = None, quotas: Quotas | None = None) -> None:
@@ -86,8 +86,10 @@ class ResponseBudget:
     def begin(self, owner: str) -> None:
         """Begin a request of `owner` on the calling thread: its processor time counts for `owner` until `release`.
 
+        Where the requests of `owner` have used much of it, the thread pauses for a second at most.
+
         Raises:
-            OverloadedError: `owner` has used much processor time of late, and has too many requests at once; as for `admit`.
+            OverloadedError: they have, and there are too many at once; as for `admit`.
         """
         self.count(owner)
         self.limit(owner, expensive=False)
@@ -109,10 +111,10 @@ class ResponseBudget:
         """
         if owner or self.quotas.several:
             seconds = self.quotas.times.of(owner)
-            if seconds > _MOST:
-                raise OverloadedError("too many expensive requests of this caller; try again later", retry_after=1.0)
             if expensive or seconds > _MUCH:
                 self.admit(owner, _MAX_EXPENSIVE)
+            if seconds > _MOST:
+                time.sleep(min(DECAY * math.log(seconds / _MOST), _MAX_EXPENSIVE_PAUSE))
 
     def admit(self, owner: str, most: float = math.inf) -> None:
         """Admit a large request or response of `owner` on the calling thread, until it calls `release`. Does not wait.
