@@ -216,7 +216,7 @@ def test_of_very_many_broken_rules_and_interfaces_the_first_are_reported(run: Ru
 def test_a_card_that_no_client_reads_is_not_checked(run: Run) -> None:
     with answers({"/.well-known/agent-card.json": {"name": "x" * 5_000_000}}) as url:
         result = run("check", url)
-    assert (result.exit_code, "larger than 4194304 bytes" in result.stderr) == (3, True)
+    assert (result.exit_code, "larger than 1048576 bytes" in result.stderr) == (3, True)
 
 
 def test_names_of_a_card_do_not_reach_the_terminal_as_they_are(run: Run, tmp_path: Path) -> None:
