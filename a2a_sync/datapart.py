@@ -232,6 +232,11 @@ def _unwrap_hint(hint: Any) -> Any:
 def _fit_union(value: Any, arms: tuple[Any, ...], where: str, tried: _Tried) -> Any:
     # An arm may be refused for its last member, when all others are converted. The next arm has members with the same unions: without
     # this, each level of a recursive union doubles the time.
+    if not isinstance(value, (dict, list)):
+        fitted = _try_arms(value, arms, where, tried)
+        if isinstance(fitted, DataPartError):
+            raise fitted
+        return fitted
     key = (where, id(value), id(arms))
     if key not in tried:
         tried[key] = (arms, _try_arms(value, arms, where, tried))

@@ -16,6 +16,7 @@ from a2a_sync.types import (
     Artifact,
     FilePart,
     Message,
+    Metadata,
     Part,
     Task,
     TaskArtifactUpdateEvent,
@@ -64,9 +65,9 @@ def part_size(part: Part) -> int:
     return size + len(jsontext.dumps(part.data))
 
 
-def memory_size(message: Message) -> int:
-    """About how many bytes of memory the parts and metadata of a message need. Small objects need up to thirty times their JSON."""
-    size = _objects_size(message.metadata) if message.metadata else 0
+def memory_size(message: Message, metadata: Metadata) -> int:
+    """About how many bytes of memory a message and the metadata sent with it need. Small objects need up to thirty times their JSON."""
+    size = (_objects_size(metadata) if metadata else 0) + (_objects_size(message.metadata) if message.metadata else 0)
     for part in message.parts:
         if isinstance(part, TextPart):
             size += sys.getsizeof(part.text)

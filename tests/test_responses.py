@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -183,17 +184,23 @@ def test_one_owner_has_a_share_of_the_large_requests_and_responses() -> None:
 
 
 def spend(budget: ResponseBudget, clock: SimpleNamespace, owner: str, seconds: float) -> None:
-    budget.begin(owner)
+    budget.begin(owner, expensive=False)
     clock.used += seconds
     budget.release()
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The processor time of the thread, and the time of the machine; both stand still."""
-    clock = SimpleNamespace(used=5.0, now=100.0)
+    """The processor time of the thread, and the time of the machine; both stand still. ``pauses`` are those of threads."""
+    clock = SimpleNamespace(used=5.0, now=100.0, pauses=[])
     set_clock(monkeypatch, quotas, thread_time=lambda: clock.used, monotonic=lambda: clock.now)
+    set_clock(monkeypatch, responses, sleep=clock.pauses.append)
     return clock
+
+
+@pytest.fixture
+def budget(clock: SimpleNamespace) -> ResponseBudget:
+    return several(8)
 
 
 def several(threads: int) -> ResponseBudget:
@@ -202,85 +209,106 @@ def several(threads: int) -> ResponseBudget:
     return ResponseBudget(100, threads=threads, quotas=known)
 
 
-def test_an_owner_whose_small_requests_are_expensive_has_a_share_of_the_threads(clock: SimpleNamespace) -> None:
-    budget = several(4)
-    spend(budget, clock, "greedy", 0.2)
-    budget.begin("greedy")
-    assert not budget.reserved
+def elsewhere(budget: ResponseBudget, owner: str, *, expensive: bool = False) -> None:
+    """Begin a request on another thread, which does not end it."""
+    Background(lambda: budget.begin(owner, expensive=expensive)).result(TIMEOUT)
+
+
+REFUSED = "too many expensive requests of this caller"
+
+
+def test_two_expensive_requests_of_an_owner_are_in_work(budget: ResponseBudget) -> None:
+    elsewhere(budget, "greedy", expensive=True)
+    budget.begin("greedy", expensive=True)
+    with pytest.raises(OverloadedError, match=REFUSED):
+        elsewhere(budget, "greedy", expensive=True)
+    elsewhere(budget, "greedy")
+    elsewhere(budget, "honest", expensive=True)
     budget.release()
+    elsewhere(budget, "greedy", expensive=True)
+
+
+def test_small_requests_of_an_owner_are_expensive_where_others_were(
+    budget: ResponseBudget, clock: SimpleNamespace
+) -> None:
+    spend(budget, clock, "greedy", 0.5)
+    for _ in range(3):
+        elsewhere(budget, "greedy")
     spend(budget, clock, "greedy", 0.1)
-    holder = Background(lambda: budget.begin("greedy"))
-    holder.result(TIMEOUT)
-    with pytest.raises(OverloadedError, match="of this caller at once"):
-        budget.begin("greedy")
-    budget.release()
-    budget.begin("honest")
-    budget.release()
+    for _ in range(2):
+        elsewhere(budget, "greedy")
+    for refused in (budget.check, partial(budget.begin, expensive=False)):
+        with pytest.raises(OverloadedError, match=REFUSED):
+            refused("greedy")
+    budget.check("honest")
+    # It decreases by the factor e.
     clock.now += 2.0
-    budget.begin("greedy")
-    assert not budget.reserved
+    budget.check("greedy")
+    elsewhere(budget, "greedy")
 
 
-def test_many_cheap_requests_are_not_expensive(clock: SimpleNamespace) -> None:
-    budget = several(4)
+def test_a_request_that_waits_is_not_in_work(budget: ResponseBudget, clock: SimpleNamespace) -> None:
+    for _ in range(3):
+        budget.begin("greedy", expensive=True)
+        held = budget.detach()
+    budget.attach(held)
+    clock.used += 0.6
+    budget.release()
+    assert budget.quotas.times.of("greedy") == pytest.approx(0.6)
+    assert not budget._in_work
+
+
+def test_many_cheap_requests_are_not_expensive(budget: ResponseBudget, clock: SimpleNamespace) -> None:
     for _ in range(1000):
         spend(budget, clock, "busy", 0.009)
-    budget.begin("busy")
-    assert not budget.reserved
+    for _ in range(3):
+        elsewhere(budget, "busy")
 
 
 def test_without_known_callers_no_processor_time_counts(clock: SimpleNamespace) -> None:
     budget = ResponseBudget(100, threads=4)
     for _ in range(10):
         spend(budget, clock, "", 1.0)
-    budget.begin("")
-    assert not budget.reserved
+    for _ in range(3):
+        elsewhere(budget, "", expensive=True)
 
 
+@pytest.mark.parametrize("seconds", [0.005, 1.2])
 def test_under_gevent_the_processor_time_of_others_does_not_count(
-    clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     monkeypatch.setattr(quotas, "patched", lambda: True)
     budget = several(4)
-    budget.begin("honest")
-    Background(lambda: spend(budget, clock, "greedy", 1.6)).result(TIMEOUT)
+    budget.begin("honest", expensive=False)
+    for _ in range(500):
+        Background(lambda: spend(budget, clock, "greedy", seconds)).result(TIMEOUT)
     budget.release()
-    budget.begin("honest")
-    assert not budget.reserved
-    budget.release()
-    budget.begin("greedy")
-    assert budget.reserved
-    budget.release()
+    assert budget.quotas.times.of("honest") == 0.0
 
 
 def test_expensive_requests_pause_above_three_quarters_of_the_processor_time(
-    clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    budget: ResponseBudget, clock: SimpleNamespace
 ) -> None:
-    pauses: list[float] = []
-    set_clock(monkeypatch, responses, sleep=pauses.append)
-    budget = several(4)
     spend(budget, clock, "greedy", 1.5)
+    budget.check("greedy")
+    assert clock.pauses == []
     spend(budget, clock, "greedy", 0.3)
-    assert pauses == []
-    budget.begin("greedy")
-    budget.limit("greedy", expensive=False)
-    assert pauses == [pytest.approx(2 * math.log(1.8 / 1.5))] * 2
-    budget.release()
+    budget.check("greedy")
+    assert clock.pauses == [pytest.approx(2 * math.log(1.8 / 1.5))]
     spend(budget, clock, "greedy", 10.0)
-    budget.begin("greedy")
-    assert pauses[-1] == 1.0
-    budget.begin("honest")
-    assert len(pauses) == 4
-    budget.release()
+    budget.check("greedy")
+    budget.check("honest")
+    assert clock.pauses[1:] == [1.0]
+    assert not budget._in_work
 
 
-def test_the_processor_time_of_a_bounded_number_of_owners_is_kept(clock: SimpleNamespace) -> None:
-    budget = several(4)
+def test_the_processor_time_of_a_bounded_number_of_owners_is_kept(
+    budget: ResponseBudget, clock: SimpleNamespace
+) -> None:
     for number in range(quotas._MAX_OWNERS + 5):
         spend(budget, clock, f"owner {number}", 1.0)
     assert len(budget.quotas.times._seconds) == quotas._MAX_OWNERS
-    budget.begin("owner 0")
-    assert not budget.reserved
+    assert budget.quotas.times.of("owner 0") == 0.0
 
 
 def waiting(budget: ResponseBudget, owner: str, size: int, *, response: bool) -> tuple[Steps[None], Any]:

@@ -66,10 +66,6 @@ class Share:
             return True  # no caller is known, so there is one owner
         return self._held.get(owner, 0) < self.limit(owner)
 
-    def held(self, owner: str) -> int:
-        """How many slots `owner` holds."""
-        return self._held.get(owner, 0)
-
     def take(self, owner: str, slots: int = 1) -> None:
         """`owner` holds one more slot, or so many."""
         self.taken += slots
@@ -111,6 +107,7 @@ class ProcessorTimes:
         """Count the time of the calling thread since it was `began`."""
         spent = self.now() - began
         if spent < EXPENSIVE:
+            self._counted += spent
             return
         with self._lock:
             self._counted += spent

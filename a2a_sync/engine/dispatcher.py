@@ -4,8 +4,8 @@ Brokers lose messages: a restart without persistence, a flush, a worker that die
 began a run holds its token until another one executes the job, so it knows which jobs are outstanding. When it stops or dies,
 the runs of its tokens are taken over like all others (`engine.membership`), and queued again.
 
-A broker may hang, and a send with it. Few requests send at the same time, and none while the last send failed or was slow: one
-thread sends the other jobs, in their order.
+A broker may hang, and a send with it. Some requests send at the same time, and none while the last send failed or was slow: one
+thread sends the other jobs.
 """
 
 from __future__ import annotations
@@ -30,20 +30,26 @@ logger: Final = get_logger(__name__)
 #: Seconds after which a job is sent again for the first time, and at most; the pause doubles in between.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 #: Requests that send at the same time.
-_SENDING_REQUESTS = 2
+_SENDING_REQUESTS = 8
 #: A send that takes more seconds is slow.
 _SLOW = 0.5
+#: After so many sends have failed, one after another, the rest of the jobs is not tried for a while.
+_MAX_FAILURES = 3
 
 
 @dataclass(slots=True)
 class _Outstanding:
-    """A job that has not begun, as far as this process knows. ``left``: the thread has to send it for the first time."""
+    """A job that has not begun, as far as this process knows.
+
+    ``left``: the thread has to send it for the first time; ``failed``: its last send has failed.
+    """
 
     job: JobReference
     owner: str
     pause: float
     due: float
     left: bool = False
+    failed: bool = False
 
 
 class Dispatcher:
@@ -76,8 +82,6 @@ class Dispatcher:
         self._places = self._quotas.share(self._max_queued, self._quotas.quota.max_queued_runs)
         self._outstanding: dict[str, _Outstanding] = {}
         self._sending = 0
-        #: Some jobs are left to the thread: later ones are sent after them.
-        self._behind = False
         self._failing = False
         self._slow = False
 
@@ -113,12 +117,14 @@ class Dispatcher:
             self._hub.pubsub.subscribe(reference.task_id, soon=True)
         with self._lock:
             self._outstanding[reference.task_id] = one
-            one.left = self._behind or self._failing or self._slow or self._sending >= _SENDING_REQUESTS
-            self._behind = one.left
+            one.left = self._failing or self._slow or self._sending >= _SENDING_REQUESTS
             self._sending += not one.left
         if one.left:
-            # A queue that fails is not tried for each job, but in the rounds of the thread.
-            self._rounds.start() if self._failing else self._rounds.wake()
+            if self._failing:
+                # The queue is not tried for each job, but in the rounds of the thread.
+                self._rounds.start()
+            else:
+                self._rounds.wake()
             return
         try:
             self._send(one)
@@ -163,7 +169,7 @@ class Dispatcher:
         except Exception as error:
             with self._lock:
                 before, self._failing = self._failing, True
-                one.left = self._behind = True
+                one.left = one.failed = True
             # A broker that is away fails each send: the stack is logged once.
             logger.error(
                 "a job could not be sent to its queue; it is sent again: %s",
@@ -172,13 +178,15 @@ class Dispatcher:
                 extra={"task_id": one.job.task_id},
             )
             return False
-        one.left = self._failing = False
+        one.left = one.failed = self._failing = False
         self._slow = time.monotonic() - began > _SLOW
         return True
 
     def _send_again(self) -> float | None:
         """Send each job that is left or due; the seconds until the next one is due, None while none is outstanding."""
-        for one in list(self._outstanding.values()):
+        failures = 0
+        # A queue may refuse some jobs only: they do not keep others from being sent.
+        for one in sorted(self._outstanding.values(), key=lambda one: one.failed):
             first = one.left
             if not first and one.due > time.monotonic():
                 continue
@@ -189,15 +197,21 @@ class Dispatcher:
                 where = {"task_id": one.job.task_id}
                 logger.info("a job has not begun for %.0f s; it is sent again", one.pause, extra=where)
             if not self._send(one):
-                return _FIRST_PAUSE  # the queue cannot be reached: the others are not tried
+                failures += 1
+                if failures == _MAX_FAILURES:
+                    return _FIRST_PAUSE
+                continue
+            failures = 0
             if not first:
                 one.pause = min(2 * one.pause, _LONGEST_PAUSE)
             one.due = time.monotonic() + one.pause * random.uniform(0.8, 1.2)
-        with self._lock:
-            outstanding = list(self._outstanding.values())
-            self._behind = any(one.left for one in outstanding)
-        due = min((0.0 if one.left else one.due for one in outstanding), default=None)
-        return None if due is None else min(max(0.1, due - time.monotonic()), _FIRST_PAUSE)
+        outstanding = list(self._outstanding.values())
+        if not outstanding:
+            return None
+        due = min(
+            time.monotonic() + _FIRST_PAUSE if one.failed else 0.0 if one.left else one.due for one in outstanding
+        )
+        return min(max(0.1, due - time.monotonic()), _FIRST_PAUSE)
 
     def _is_outstanding(self, one: _Outstanding) -> bool:
         workers = self._store.workers

@@ -337,24 +337,24 @@ class RunManager(Component):
         if self._refuses(executor):
             self._cancel_reservation(run, slot)
             raise _stopping()
-        if (size := memory_size(request.message)) > _SMALL_MESSAGE:
+        if (size := memory_size(request.message, request.metadata)) > _SMALL_MESSAGE:
             try:
-                self._large[run] = self._hold_memory(owner, size)
+                self._large[run] = self._take_memory(owner, size)
             except OverloadedError:
                 self._cancel_reservation(run, slot)
                 raise
         return run
 
-    def hold_message(self, owner: Owner, message: Message) -> Callable[[], None]:
-        """Count the memory of a message until the returned function is called.
+    def hold_memory(self, owner: Owner, request: RunRequest) -> Callable[[], None]:
+        """Count the memory of a request that waits until the returned function is called.
 
         Raises:
             OverloadedError: the messages of this owner, or of all, have too much already.
         """
-        size = memory_size(message)
-        return self._hold_memory(owner, size) if size > _SMALL_MESSAGE else _do_nothing
+        size = memory_size(request.message, request.metadata)
+        return self._take_memory(owner, size) if size > _SMALL_MESSAGE else _do_nothing
 
-    def _hold_memory(self, owner: Owner, size: int) -> Callable[[], None]:
+    def _take_memory(self, owner: Owner, size: int) -> Callable[[], None]:
         name = quota_owner(owner.id)
         with self._messages_lock:
             if not self._message_bytes.admits(name):
@@ -382,7 +382,7 @@ class RunManager(Component):
             self._search_stray(run)
         self._active.pop(run, None)
         if run in self._large:
-            self._large.pop(run)()
+            self._large.pop(run, _do_nothing)()
         run.unsubscribe()
         self._watchdog.run_returned(run)
         if not self._run_returned.is_set():

@@ -156,7 +156,8 @@ class Methods:
                 _leave_if_gone(rpc)
                 service, caller = self._admit(method, data, rpc)
                 owner = "" if caller.principal is None else caller.principal.id
-                service.engine.responses.begin(owner)
+                service.engine.responses.check(owner)
+                service.engine.responses.begin(owner, expensive=False)
                 if len(data) > SMALL_BYTES:
                     yield from service.engine.responses.reserving(len(data), owner, response=False)
                     _leave_if_gone(rpc)

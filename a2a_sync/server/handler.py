@@ -387,9 +387,8 @@ class RequestHandler:
         deadline = time.monotonic() + (self._limits.busy_task_timeout if wait else 0.0)
         if not head.running and (started := self._started_after(owner, request, head, run_on)) is not None:
             return started
-        with ExitStack() as held:
-            held.callback(self._runs.hold_message(owner, request.message))
-            queued = held.enter_context(self._send_queues.add(request.task_id))
+        with ExitStack() as memory, self._send_queues.add(request.task_id) as queued:
+            memory.callback(self._runs.hold_memory(owner, request))
             while not queued.first:
                 yield from self._while_busy(queued, request.task_id, deadline, context)
             # One of those before it may have been the same send.
@@ -402,8 +401,12 @@ class RequestHandler:
                     if not now.running and request.webhook is not None:
                         # Sends before this one may have set webhooks since it came.
                         self._push.check_number(owner, request.webhook.config)
-                    if not now.running and (started := self._started_after(owner, request, now, run_on)) is not None:
-                        return started
+                    if not now.running:
+                        # The run counts the memory itself.
+                        memory.close()
+                        if (started := self._started_after(owner, request, now, run_on)) is not None:
+                            return started
+                        memory.callback(self._runs.hold_memory(owner, request))
                     # The task is read again and again: the end of a run elsewhere may not be announced.
                     yield from self._while_busy(waiter if now.running else None, request.task_id, deadline, context)
 

@@ -32,9 +32,9 @@ _PAUSE_SHARE = 0.25
 _MAX_PAUSE = 0.25
 #: Shorter pauses are added up, because a system takes longer for a sleep than was asked for.
 _MIN_PAUSE = 0.001
-#: Above so many seconds of processor time, see `ProcessorTimes`, the requests of an owner are admitted as large ones are, two at once:
-#: these use all of the interpreter, and more would delay each other and those of other owners.
-_MUCH, _MAX_EXPENSIVE = 0.25, 2
+#: Above so many seconds of processor time, see `ProcessorTimes`, the requests of an owner may be expensive. Two in work use all of the
+#: interpreter; more would delay each other, and those of other owners.
+_MUCH, _MAX_EXPENSIVE = 0.5, 2
 #: Above this number, three quarters of the time, they pause first, at most for so many seconds: others need the interpreter. A request
 #: takes it some ten times, and would wait each time for what keeps it, such as the decoder of JSON.
 _MOST, _MAX_EXPENSIVE_PAUSE = 0.75 * DECAY, 1.0
@@ -47,8 +47,8 @@ class ResponseBudget:
 
     At most half of the threads have one at once, of which one owner has a share by `quotas`. Requests and responses share `total`
     bytes while they are read, worked on and encoded; one that is larger is admitted when there is no other one. Responses are
-    read and encoded one at a time, with pauses: each keeps the interpreter for long. Owners that wait have turns. An owner whose
-    requests have used much processor time, though they are small, has two at once, which pause. A forked child starts with
+    read and encoded one at a time, with pauses: each keeps the interpreter for long. Owners that wait have turns. Of an owner
+    whose requests have needed much processor time, two are in work at once, while they do not wait. A forked child starts with
     nothing reserved.
     """
 
@@ -70,8 +70,10 @@ class ResponseBudget:
         self._places = self.quotas.share(self._max_places)
         #: The owner of the request or response of each thread.
         self._owners: dict[int, str] = {}
-        #: Of each thread: the owner of its request, and the time when it began, see `ProcessorTimes`.
-        self._began: dict[int, tuple[str, float]] = {}
+        #: Of each thread: the owner of its request, the time when it began, see `ProcessorTimes`, and whether it is counted below.
+        self._began: dict[int, tuple[str, float, bool]] = {}
+        #: For each owner: its requests in work that may be expensive.
+        self._in_work: dict[str, int] = {}
 
     @property
     def reserved(self) -> bool:
@@ -83,50 +85,68 @@ class ResponseBudget:
         self._max_places = max(1, threads // 2)
         self._places.total = self._max_places
 
-    def begin(self, owner: str) -> None:
-        """Begin a request of `owner` on the calling thread: its processor time counts for `owner` until `release`.
-
-        Where the requests of `owner` have used much of it, the thread pauses for a second at most.
+    def check(self, owner: str) -> None:
+        """Let a request of `owner` continue, before its body is read. Where others have needed much processor time, it pauses.
 
         Raises:
-            OverloadedError: they have, and there are too many at once; as for `admit`.
+            OverloadedError: they have, and too many are in work.
         """
-        self.count(owner)
-        self.limit(owner, expensive=False)
-
-    def count(self, owner: str) -> None:
-        """Count the processor time of the calling thread for a request of `owner` until `end_count` or `release`."""
-        if owner or self.quotas.several:
-            self._began[threading.get_ident()] = owner, self.quotas.times.now()
-
-    def end_count(self) -> None:
-        """End what `count` has begun."""
-        if (began := self._began.pop(threading.get_ident(), None)) is not None:
-            self.quotas.times.add(*began)
-
-    def limit(self, owner: str, *, expensive: bool) -> None:
-        """As `begin`, of a request that has begun: others of `owner` may have used the time while its body was read.
-
-        `expensive`: it will need much time.
-        """
-        if owner or self.quotas.several:
-            seconds = self.quotas.times.of(owner)
-            if expensive or seconds > _MUCH:
-                self.admit(owner, _MAX_EXPENSIVE)
+        if (owner or self.quotas.several) and (seconds := self.quotas.times.of(owner)) > _MUCH:
+            self._take(owner)
             if seconds > _MOST:
                 time.sleep(min(DECAY * math.log(seconds / _MOST), _MAX_EXPENSIVE_PAUSE))
+            self._give(owner)
 
-    def admit(self, owner: str, most: float = math.inf) -> None:
+    def begin(self, owner: str, *, expensive: bool) -> None:
+        """Count the processor time of the calling thread for `owner` until it waits, or calls `release`.
+
+        `expensive`: the request will need much of it, as where others of `owner` have.
+
+        Raises:
+            OverloadedError: such a request, and too many are in work.
+        """
+        if owner or self.quotas.several:
+            if expensive := expensive or self.quotas.times.of(owner) > _MUCH:
+                self._take(owner)
+            self._began[threading.get_ident()] = owner, self.quotas.times.now(), expensive
+
+    def count(self, owner: str) -> None:
+        """Count the time for a request of `owner` that has waited."""
+        if owner or self.quotas.several:
+            self._began[threading.get_ident()] = owner, self.quotas.times.now(), False
+
+    def end_count(self) -> None:
+        """End what `begin` or `count` has begun."""
+        if (began := self._began.pop(threading.get_ident(), None)) is not None:
+            owner, since, expensive = began
+            self.quotas.times.add(owner, since)
+            if expensive:
+                self._give(owner)
+
+    def _take(self, owner: str) -> None:
+        """Count a request in work that may be expensive."""
+        with self._lock:
+            if self._in_work.get(owner, 0) >= _MAX_EXPENSIVE:
+                raise OverloadedError("too many expensive requests of this caller; try again later", retry_after=1.0)
+            self._in_work[owner] = self._in_work.get(owner, 0) + 1
+
+    def _give(self, owner: str) -> None:
+        with self._lock:
+            self._in_work[owner] -= 1
+            if not self._in_work[owner]:
+                del self._in_work[owner]
+
+    def admit(self, owner: str) -> None:
         """Admit a large request or response of `owner` on the calling thread, until it calls `release`. Does not wait.
 
         Raises:
-            OverloadedError: there are too many in total, or of this owner, which may have its share, and `most`.
+            OverloadedError: there are too many, in total or of this owner.
         """
         thread = threading.get_ident()
         with self._lock:
             if thread in self._owners:
                 return
-            if not self._places.admits(owner) or self._places.held(owner) >= most:
+            if not self._places.admits(owner):
                 own = self._places.taken < self._places.total
                 whose = " of this caller" if own else ""
                 text = f"too many large requests and responses{whose} at once; try again later"
@@ -170,7 +190,7 @@ class ResponseBudget:
                     self._queue.remove(claim)
                     self._grant()
                 elif response:
-                    self._turn = threading.get_ident()
+                    self._turn, self._turn_began = threading.get_ident(), time.monotonic()
             self.attach(held._replace(size=claim.size if claim.granted else 0))
         if response:
             # Only the thread that has the turn changes the pause.

@@ -138,6 +138,8 @@ class Exchange:
         self._principal: Principal | None = None
         self._response_headers: dict[str, str] = {}
         self._body_read = False
+        #: The processor time counts for its caller, see `ResponseBudget.begin`.
+        self._counted = False
 
     @cached_property
     def request(self) -> Request:
@@ -190,8 +192,9 @@ class Exchange:
         """
         try:
             self._principal = self._authenticate(auth_request(self.environ, self.headers))
-            if self._principal is not None or self._budget.quotas.several:
-                self._budget.begin(self._caller)
+            self._counted = self._principal is not None or self._budget.quotas.several
+            if self._counted:
+                self._budget.check(self._caller)
         except AgentError:
             if 0 < (self.request.content_length or 0) <= _SMALL_BODY:
                 with suppress(AgentError):  # the request is refused in any case
@@ -243,10 +246,10 @@ class Exchange:
             raise RequestTooLargeError(
                 f"the body is larger than {most} bytes (Limits.max_body_bytes of the server); send large files by URL"
             )
-        if len(body) > _SMALL_BODY:
-            self._budget.limit(self._caller, expensive=has_many_values(body))
+        # Not before: a slow client keeps nothing from others.
+        if self._counted:
+            self._budget.begin(self._caller, expensive=len(body) > _SMALL_BODY and has_many_values(body))
         if len(body) > SMALL_BYTES:
-            # Not while it is read: a slow client would keep the bytes from all others.
             self._budget.reserve(len(body), self._caller, response=False)
         return body
 
@@ -285,7 +288,10 @@ class Exchange:
 
         Raises:
             InvalidRequestError: the request does not show the address.
+            OverloadedError: it has no body, and `ResponseBudget.begin` refuses it.
         """
+        if self._counted and not self._body_read:
+            self._budget.begin(self._caller, expensive=False)
         last = self.headers.get("last-event-id", "")
         return CallContext(
             headers=self.headers,

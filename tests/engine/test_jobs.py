@@ -17,6 +17,7 @@ import pytest
 
 from a2a_sync import A2AApp, Agent, AgentHost, InputRequired, Limits
 from a2a_sync import operations as op
+from a2a_sync.engine.dispatcher import _MAX_FAILURES, _SENDING_REQUESTS
 from a2a_sync.engine.jobs import FunctionQueue, JobConsumer, JobQueue, JobReference
 from a2a_sync.errors import OverloadedError
 from a2a_sync.server.metrics import Metrics
@@ -45,6 +46,9 @@ class TextQueue:
         self.texts: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.executed: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self.broken = False
+        #: Sends of this many jobs fail, the first ones, whatever happens to others.
+        self.refused = 0
+        self.refused_tasks: set[str] = set()
         #: A send waits for it, as for a broker that does not answer.
         self.answers = threading.Event()
         self.answers.set()
@@ -61,6 +65,10 @@ class TextQueue:
         self.answers.wait()
         if self.broken:
             raise ConnectionError("the broker is gone")
+        if len(self.refused_tasks) < self.refused:
+            self.refused_tasks.add(job.task_id)
+        if job.task_id in self.refused_tasks:
+            raise ValueError("no queue for this job")
         self.texts.put(json.dumps(job))
 
     # -- the consumer --
@@ -296,11 +304,11 @@ def test_a_queue_that_hangs_holds_few_requests_and_gets_the_jobs_of_the_others_i
     remote = Pair(tmp_path / "tasks.db", jobs)
     web = remote.site(lambda message, context: "done")
     jobs.answers.clear()
-    requests = ThreadPoolExecutor(8)
-    calls = [requests.submit(_begin, web) for _ in range(2)]
-    assert [_sender(jobs) != "a2a-dispatch" for _ in range(2)] == [True, True]
+    requests = ThreadPoolExecutor(_SENDING_REQUESTS + 6)
+    calls = [requests.submit(_begin, web) for _ in range(_SENDING_REQUESTS)]
+    assert {_sender(jobs) != "a2a-dispatch" for _ in calls} == {True}
     tasks = [requests.submit(_begin, web).result(TIMEOUT) for _ in range(6)]
-    assert (_sender(jobs), [call.done() for call in calls]) == ("a2a-dispatch", [False, False])
+    assert (_sender(jobs), {call.done() for call in calls}) == ("a2a-dispatch", {False})
     assert {_call(web, op.GET_TASK, GetTaskRequest(id=task.id)).state for task in tasks} == {S.SUBMITTED}
     jobs.answers.set()
     waited = {call.result(TIMEOUT).id for call in calls}
@@ -323,10 +331,23 @@ def test_requests_send_nothing_while_a_queue_fails_and_its_stack_is_logged_once(
     tasks = [_begin(web) for _ in range(4)]
     assert [_sender(jobs) == own for _ in range(4)] == [True, False, False, False]
     jobs.broken = False
-    assert [jobs.take().task_id for _ in tasks] == [task.id for task in tasks]
+    assert {jobs.take().task_id for _ in tasks} == {task.id for task in tasks}
     stacks = [bool(one.exc_info) for one in caplog.records if "a job could not be sent" in one.getMessage()]
     assert (stacks[0], set(stacks[1:])) == (True, {False})
     eventually(lambda: _sends_itself(web, jobs), "a send on the thread of its request")
+    remote.close()
+
+
+@pytest.mark.usefixtures("quick")
+def test_jobs_that_a_queue_refuses_do_not_keep_others_from_being_sent(jobs: TextQueue, tmp_path: Path) -> None:
+    remote = Pair(tmp_path / "tasks.db", jobs)
+    web = remote.site(lambda message, context: "done")
+    jobs.refused = _MAX_FAILURES + 1
+    for _ in range(jobs.refused):
+        _begin(web)
+    eventually(lambda: len(jobs.refused_tasks) == jobs.refused, "a send of each")
+    tasks = [_begin(web) for _ in range(3)]
+    assert {jobs.take().task_id for _ in tasks} == {task.id for task in tasks}
     remote.close()
 
 

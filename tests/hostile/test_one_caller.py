@@ -423,15 +423,14 @@ def test_small_expensive_requests_of_one_caller_leave_threads_to_another(monkeyp
     set_clock(monkeypatch, quotas, monotonic=0.0)
     table = [{"a": {}}] * 60_000
     with A2AApp(agent, auth=caller) as app:
-        app._engine.responses.limit_threads(4)
         session = wsgi_session(app)
         greedy, honest = (named("http://agent.test", name, session=session) for name in ("greedy", "honest"))
-        for _ in range(6):
+        for _ in range(12):
             assert greedy.send(["hello", DataPart(table)]).text == "hello"
-        budget = app._engine.responses
-        # Half of the threads: two, of which one owner has one.
-        Background(lambda: budget.begin("greedy")).result(TIMEOUT)
-        with pytest.raises(OverloadedError, match="of this caller at once"):
+        begin = partial(app._engine.responses.begin, "greedy", expensive=False)
+        for _ in range(2):
+            Background(begin).result(TIMEOUT)
+        with pytest.raises(OverloadedError, match="too many expensive requests of this caller"):
             greedy.list_tasks()
         assert honest.send("hello").text == "hello"
 
