@@ -255,7 +255,7 @@ def test_a_request_that_waits_is_not_in_work(budget: ResponseBudget, clock: Simp
     clock.used += 0.6
     budget.release()
     assert budget.quotas.times.of("greedy") == pytest.approx(0.6)
-    assert not budget._in_work
+    assert budget._in_work.taken == 0
 
 
 def test_many_cheap_requests_are_not_expensive(budget: ResponseBudget, clock: SimpleNamespace) -> None:
@@ -299,7 +299,20 @@ def test_expensive_requests_pause_above_three_quarters_of_the_processor_time(
     budget.check("greedy")
     budget.check("honest")
     assert clock.pauses[1:] == [1.0]
-    assert not budget._in_work
+    assert budget._in_work.taken == 0
+
+
+def test_a_pause_that_an_exception_ends_leaves_no_request_in_work(
+    budget: ResponseBudget, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(seconds: float) -> None:
+        raise TimeoutError
+
+    spend(budget, clock, "greedy", 2.0)
+    set_clock(monkeypatch, responses, sleep=ended)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            budget.check("greedy")
 
 
 def test_the_processor_time_of_a_bounded_number_of_owners_is_kept(

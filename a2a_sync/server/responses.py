@@ -72,8 +72,8 @@ class ResponseBudget:
         self._owners: dict[int, str] = {}
         #: Of each thread: the owner of its request, the time when it began, see `ProcessorTimes`, and whether it is counted below.
         self._began: dict[int, tuple[str, float, bool]] = {}
-        #: For each owner: its requests in work that may be expensive.
-        self._in_work: dict[str, int] = {}
+        #: The requests in work that may be expensive.
+        self._in_work = self.quotas.share(sys.maxsize, _MAX_EXPENSIVE)
 
     @property
     def reserved(self) -> bool:
@@ -93,9 +93,12 @@ class ResponseBudget:
         """
         if (owner or self.quotas.several) and (seconds := self.quotas.times.of(owner)) > _MUCH:
             self._take(owner)
-            if seconds > _MOST:
-                time.sleep(min(DECAY * math.log(seconds / _MOST), _MAX_EXPENSIVE_PAUSE))
-            self._give(owner)
+            try:
+                if seconds > _MOST:
+                    time.sleep(min(DECAY * math.log(seconds / _MOST), _MAX_EXPENSIVE_PAUSE))
+            finally:
+                # Under gevent the pause may be ended by an exception.
+                self._give(owner)
 
     def begin(self, owner: str, *, expensive: bool) -> None:
         """Count the processor time of the calling thread for `owner` until it waits, or calls `release`.
@@ -126,15 +129,13 @@ class ResponseBudget:
     def _take(self, owner: str) -> None:
         """Count a request in work that may be expensive."""
         with self._lock:
-            if self._in_work.get(owner, 0) >= _MAX_EXPENSIVE:
+            if not self._in_work.admits(owner):
                 raise OverloadedError("too many expensive requests of this caller; try again later", retry_after=1.0)
-            self._in_work[owner] = self._in_work.get(owner, 0) + 1
+            self._in_work.take(owner)
 
     def _give(self, owner: str) -> None:
         with self._lock:
-            self._in_work[owner] -= 1
-            if not self._in_work[owner]:
-                del self._in_work[owner]
+            self._in_work.release(owner)
 
     def admit(self, owner: str) -> None:
         """Admit a large request or response of `owner` on the calling thread, until it calls `release`. Does not wait.
