@@ -191,10 +191,10 @@ def spend(budget: ResponseBudget, clock: SimpleNamespace, owner: str, seconds: f
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The processor time of the thread, and the time of the machine; both stand still. ``pauses`` are those of threads."""
+    """The processor time of all threads, in ``used``, and the time without; both stand still. ``pauses`` are those of threads."""
     clock = SimpleNamespace(used=5.0, now=100.0, pauses=[])
-    set_clock(monkeypatch, quotas, thread_time=lambda: clock.used, monotonic=lambda: clock.now)
-    set_clock(monkeypatch, responses, sleep=clock.pauses.append)
+    set_clock(monkeypatch, quotas, thread_time=lambda: clock.used, monotonic=lambda: clock.now + clock.used)
+    set_clock(monkeypatch, responses, sleep=clock.pauses.append, monotonic=lambda: clock.now + clock.used)
     return clock
 
 
@@ -265,6 +265,35 @@ def test_many_cheap_requests_are_not_expensive(budget: ResponseBudget, clock: Si
         elsewhere(budget, "busy")
 
 
+def test_the_time_before_a_request_does_not_count_for_it(budget: ResponseBudget, clock: SimpleNamespace) -> None:
+    spend(budget, clock, "busy", 0.001)
+    clock.used += 1.0
+    spend(budget, clock, "busy", 0.011)
+    assert budget.quotas.times.of("busy") == pytest.approx(0.011)
+
+
+def test_the_time_in_which_a_request_waits_does_not_count(budget: ResponseBudget, clock: SimpleNamespace) -> None:
+    budget.begin("slow", expensive=False)
+    clock.now += 10.0
+    budget.release()
+    assert budget.quotas.times.of("slow") == 0.0
+
+
+def test_the_processor_time_is_not_read_for_each_small_request(
+    budget: ResponseBudget, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[float] = []
+
+    def read() -> float:
+        reads.append(clock.used)
+        return clock.used
+
+    set_clock(monkeypatch, quotas, thread_time=read, monotonic=lambda: clock.now + clock.used)
+    for _ in range(100):
+        spend(budget, clock, "busy", 0.0002)
+    assert len(reads) <= 11
+
+
 def test_without_known_callers_no_processor_time_counts(clock: SimpleNamespace) -> None:
     budget = ResponseBudget(100, threads=4)
     for _ in range(10):
@@ -294,7 +323,8 @@ def test_expensive_requests_pause_above_three_quarters_of_the_processor_time(
     assert clock.pauses == []
     spend(budget, clock, "greedy", 0.3)
     budget.check("greedy")
-    assert clock.pauses == [pytest.approx(2 * math.log(1.8 / 1.5))]
+    seconds = 1.5 * math.exp(-0.3 / 2) + 0.3
+    assert clock.pauses == [pytest.approx(2 * math.log(seconds / 1.5))]
     spend(budget, clock, "greedy", 10.0)
     budget.check("greedy")
     budget.check("honest")
@@ -320,7 +350,7 @@ def test_the_processor_time_of_a_bounded_number_of_owners_is_kept(
 ) -> None:
     for number in range(quotas._MAX_OWNERS + 5):
         spend(budget, clock, f"owner {number}", 1.0)
-    assert len(budget.quotas.times._seconds) == quotas._MAX_OWNERS
+    assert len(budget.quotas.times.owners) == quotas._MAX_OWNERS
     assert budget.quotas.times.of("owner 0") == 0.0
 
 

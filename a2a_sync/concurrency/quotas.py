@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
 
@@ -18,6 +17,11 @@ from a2a_sync.limits import OwnerQuota
 EXPENSIVE, DECAY = 0.01, 2.0
 #: Owners whose processor time is kept: those of the newest expensive work.
 _MAX_OWNERS = 1000
+#: The processor time of a thread is read again after so many seconds.
+_MAX_READING_AGE = 0.002
+
+#: A time of the monotonic clock, and the processor time of a thread at it, in seconds.
+Moment = tuple[float, float]
 
 #: The owner that the code of a run works for; set on the thread of the run.
 current_owner: Final[ContextVar[str]] = ContextVar("a2a_sync_owner", default="")
@@ -93,36 +97,50 @@ class ProcessorTimes:
     def renew(self) -> None:
         """Forget all: the times are those of the parent."""
         self._lock = threading.Lock()
-        #: The seconds of each owner, as they were at a time of the monotonic clock.
-        self._seconds: dict[str, tuple[float, float]] = {}
+        #: The seconds of each owner, as they were at a time of the monotonic clock; see `of`.
+        self.owners: dict[str, tuple[float, float]] = {}
+        #: Under gevent all work has one thread: what was counted for others while some work waits is not its own.
         self._counted = 0.0
-        #: The processor time of the calling thread in seconds: `add` gets that of the beginning of some work at its end.
-        self.now: Callable[[], float] = self._without_others if patched() else time.thread_time
+        self._greenlets = patched()
+        self._reading = _Reading()
+        #: Work that has lasted for less, in seconds, need not be given to `add`.
+        self.least: float = 0.0 if self._greenlets else EXPENSIVE
 
-    def _without_others(self) -> float:
-        # Under gevent all work has one thread: what was counted for others while some work waits is not its own.
-        return time.thread_time() - self._counted
+    def now(self) -> Moment:
+        """The present, on the calling thread: `add` gets it when the work that begins now has ended, if that has lasted for `least`."""
+        now = time.monotonic()
+        if self._greenlets:
+            return now, time.thread_time() - self._counted
+        reading = self._reading
+        if now - reading.at > _MAX_READING_AGE:
+            reading.at, reading.seconds = now, time.thread_time()
+        return now, reading.seconds
 
-    def add(self, owner: str, began: float) -> None:
-        """Count the time of the calling thread since it was `began`."""
-        spent = self.now() - began
-        if spent < EXPENSIVE:
+    def add(self, owner: str, began: Moment) -> None:
+        """Count the processor time of the calling thread since `began`."""
+        spent = time.thread_time() - self._counted - began[1]
+        if self._greenlets:
             self._counted += spent
-            return
-        with self._lock:
-            self._counted += spent
+        if spent >= EXPENSIVE:
             now = time.monotonic()
-            known = self._known(owner, now)
-            # The newest are last.
-            self._seconds.pop(owner, None)
-            self._seconds[owner] = known + spent, now
-            if len(self._seconds) > _MAX_OWNERS:
-                del self._seconds[next(iter(self._seconds))]
+            with self._lock:
+                known = self._known(owner, now)
+                # The newest are last.
+                self.owners.pop(owner, None)
+                self.owners[owner] = known + spent, now
+                if len(self.owners) > _MAX_OWNERS:
+                    del self.owners[next(iter(self.owners))]
 
     def of(self, owner: str) -> float:
         """The seconds of `owner`."""
-        return self._known(owner, time.monotonic()) if owner in self._seconds else 0.0
+        return self._known(owner, time.monotonic()) if owner in self.owners else 0.0
 
     def _known(self, owner: str, now: float) -> float:
-        seconds, at = self._seconds.get(owner, (0.0, now))
+        seconds, at = self.owners.get(owner, (0.0, now))
         return seconds * math.exp((at - now) / DECAY)
+
+
+class _Reading(threading.local):
+    """The processor time of a thread in seconds, and when it was read. Reading it is a system call, which small work would notice."""
+
+    at = seconds = -math.inf

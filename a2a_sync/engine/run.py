@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -26,7 +27,7 @@ from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.closing import closed_after
 from a2a_sync.concurrency.gevent import Caller, gevent_hub_caller, let_greenlets_run, on_native_thread
 from a2a_sync.concurrency.keyedlocks import KeyedLocks
-from a2a_sync.concurrency.quotas import EXPENSIVE, ProcessorTimes, current_owner
+from a2a_sync.concurrency.quotas import ProcessorTimes, current_owner
 from a2a_sync.engine.around import close_database_connections
 from a2a_sync.engine.chunks import MAX_QUEUED, ChunkWriter, is_text_chunk
 from a2a_sync.engine.hub import EventHub, Signal
@@ -138,7 +139,7 @@ class Run:
     _accepted: datetime | None = field(default=None, init=False)
     _subscribed: bool = field(default=False, init=False)
     #: When other greenlets could run last, as far as `emit` knows.
-    _paused_at: float = field(default=0.0, init=False)
+    _paused_at: float = field(default_factory=time.monotonic, init=False)
     _quota_owner: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -266,17 +267,18 @@ class Run:
                     self._raise_flush_error()
                 stamped = self._stamp(events)
                 state = check(TaskState.WORKING if self.started is None else self.state, stamped)
-                since = self.times.now()
+                began = self.times.now()
                 if self.started is None:
                     self._begin_with(stamped)
                 else:
                     self._append(stamped, end=end_run(stamped))
-                if self.times.now() - since > EXPENSIVE:  # saves a call for each event
-                    self.times.add(self._quota_owner, since)
+                now = time.monotonic()
+                if now - began[0] >= self.times.least:
+                    self.times.add(self._quota_owner, began)
                 self._stamp.commit()
                 self.emitted = True
                 self.state = state
-            if not self.over:
+            if now - self._paused_at >= _TIME_SLICE and not self.over:
                 self._let_greenlets_run()
         except RunRevoked:
             self.token_lost()
@@ -294,9 +296,8 @@ class Run:
 
     def _let_greenlets_run(self) -> None:
         """Under gevent, let others run from time to time: a handler that waits for nothing would keep all calls from going on."""
-        if clock.monotonic() - self._paused_at >= _TIME_SLICE:
-            let_greenlets_run()
-            self._paused_at = clock.monotonic()
+        let_greenlets_run()
+        self._paused_at = time.monotonic()
 
     # -- queued chunks --
 

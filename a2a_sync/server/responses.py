@@ -15,7 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from a2a_sync.concurrency.fork import renew_per_process
-from a2a_sync.concurrency.quotas import DECAY, Quotas, Share
+from a2a_sync.concurrency.quotas import DECAY, Moment, Quotas, Share
 from a2a_sync.engine.hub import Signal, Steps, Wait
 from a2a_sync.errors import OverloadedError
 from a2a_sync.server.pending import complete
@@ -55,6 +55,7 @@ class ResponseBudget:
     def __init__(self, total: int, threads: int | None = None, quotas: Quotas | None = None) -> None:
         self._total = total
         self.quotas: Quotas = quotas or Quotas()
+        self._times = self.quotas.times
         self._max_places = _PLACES if threads is None else max(1, threads // 2)
         renew_per_process(self)
 
@@ -71,7 +72,7 @@ class ResponseBudget:
         #: The owner of the request or response of each thread.
         self._owners: dict[int, str] = {}
         #: Of each thread: the owner of its request, the time when it began, see `ProcessorTimes`, and whether it is counted below.
-        self._began: dict[int, tuple[str, float, bool]] = {}
+        self._began: dict[int, tuple[str, Moment, bool]] = {}
         #: The requests in work that may be expensive.
         self._in_work = self.quotas.share(sys.maxsize, _MAX_EXPENSIVE)
 
@@ -91,7 +92,11 @@ class ResponseBudget:
         Raises:
             OverloadedError: they have, and too many are in work.
         """
-        if (owner or self.quotas.several) and (seconds := self.quotas.times.of(owner)) > _MUCH:
+        if (
+            owner in self._times.owners
+            and (owner or self.quotas.several)
+            and (seconds := self._times.of(owner)) > _MUCH
+        ):
             self._take(owner)
             try:
                 if seconds > _MOST:
@@ -109,20 +114,23 @@ class ResponseBudget:
             OverloadedError: such a request, and too many are in work.
         """
         if owner or self.quotas.several:
-            if expensive := expensive or self.quotas.times.of(owner) > _MUCH:
+            if not expensive and owner in self._times.owners:
+                expensive = self._times.of(owner) > _MUCH
+            if expensive:
                 self._take(owner)
-            self._began[threading.get_ident()] = owner, self.quotas.times.now(), expensive
+            self._began[threading.get_ident()] = owner, self._times.now(), expensive
 
     def count(self, owner: str) -> None:
         """Count the time for a request of `owner` that has waited."""
         if owner or self.quotas.several:
-            self._began[threading.get_ident()] = owner, self.quotas.times.now(), False
+            self._began[threading.get_ident()] = owner, self._times.now(), False
 
     def end_count(self) -> None:
         """End what `begin` or `count` has begun."""
         if (began := self._began.pop(threading.get_ident(), None)) is not None:
             owner, since, expensive = began
-            self.quotas.times.add(owner, since)
+            if time.monotonic() - since[0] >= self._times.least:
+                self._times.add(owner, since)
             if expensive:
                 self._give(owner)
 
@@ -228,12 +236,14 @@ class ResponseBudget:
     def detach(self) -> Held:
         """Take what the calling thread has reserved from it, so that another one can `attach` it."""
         thread = threading.get_ident()
-        caller = self._began[thread][0] if thread in self._began else None
-        if caller is not None:
+        caller = None
+        if thread in self._began:
+            caller = self._began[thread][0]
             # Before the wait: others of the owner may come meanwhile.
             self.end_count()
         with self._lock:
-            self._end_turn(thread)
+            if self._turn == thread:  # saves a call for each request
+                self._end_turn(thread)
             return Held(self._owners.pop(thread, None), self._reserved.pop(thread, 0), caller)
 
     def detached(self, wait: Wait) -> Steps[float]:
@@ -247,7 +257,7 @@ class ResponseBudget:
     def attach(self, held: Held) -> None:
         """Have the calling thread hold what `detach` has returned."""
         if held.caller is not None:
-            self.count(held.caller)
+            self._began[threading.get_ident()] = held.caller, self._times.now(), False
         if held.owner is not None:
             with self._lock:
                 self._owners[threading.get_ident()] = held.owner
@@ -268,13 +278,17 @@ class ResponseBudget:
 
     def release(self) -> None:
         """Release what the calling thread has reserved."""
-        if (self._began or threading.get_ident() in self._owners) and (leave := self.release_bytes()) is not None:
-            leave()
+        thread = threading.get_ident()
+        if thread in self._owners:
+            if (leave := self.release_bytes()) is not None:
+                leave()
+        elif thread in self._began:
+            self.end_count()
 
     def release_bytes(self) -> Callable[[], None] | None:
         """Release the bytes of the calling thread; returns the function that ends what it was admitted for, if it was."""
         thread = threading.get_ident()
-        if self._began:
+        if thread in self._began:
             self.end_count()
         if thread not in self._owners:
             return None

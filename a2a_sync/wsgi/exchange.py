@@ -136,6 +136,8 @@ class Exchange:
         #: The media type of the body, in lower case; empty where the request does not have one.
         self.media_type: str = self.environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
         self._principal: Principal | None = None
+        #: The id of the principal.
+        self._caller = ""
         self._response_headers: dict[str, str] = {}
         self._body_read = False
         #: The processor time counts for its caller, see `ResponseBudget.begin`.
@@ -192,6 +194,8 @@ class Exchange:
         """
         try:
             self._principal = self._authenticate(auth_request(self.environ, self.headers))
+            if self._principal is not None:
+                self._caller = self._principal.id
             self._counted = self._principal is not None or self._budget.quotas.several
             if self._counted:
                 self._budget.check(self._caller)
@@ -278,10 +282,6 @@ class Exchange:
             if len(body) > SMALL_BYTES:
                 self._budget.admit(self._caller)
         return bytes(body)
-
-    @property
-    def _caller(self) -> str:
-        return "" if self._principal is None else self._principal.id
 
     def context(self, version: str, operation: AnyOperation) -> CallContext:
         """The context of a call of `operation` that is made in `version`.
