@@ -228,6 +228,14 @@ def test_two_expensive_requests_of_an_owner_are_in_work(budget: ResponseBudget) 
     elsewhere(budget, "greedy", expensive=True)
 
 
+def test_threads_switch_more_often_while_an_expensive_request_is_in_work(budget: ResponseBudget) -> None:
+    before = sys.getswitchinterval()
+    budget.begin("greedy", expensive=True)
+    assert sys.getswitchinterval() == pytest.approx(0.0005)
+    budget.release()
+    assert sys.getswitchinterval() == before
+
+
 def test_small_requests_of_an_owner_are_expensive_where_others_were(
     budget: ResponseBudget, clock: SimpleNamespace
 ) -> None:

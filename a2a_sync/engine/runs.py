@@ -16,6 +16,7 @@ from a2a_sync.agent.spec import AgentSpec
 from a2a_sync.concurrency import clock
 from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.fork import renew_per_process
+from a2a_sync.concurrency.gevent import let_greenlets_run
 from a2a_sync.concurrency.keyedlocks import KeyedLocks
 from a2a_sync.concurrency.pool import WorkerPool
 from a2a_sync.concurrency.quotas import Quotas
@@ -219,7 +220,8 @@ class RunManager(Component):
         run = self._register(spec, owner, request, slot, after=None)
         run.begin_unstored(decided, direct=direct)
         if not direct:
-            if self.remote or _is_retryable(spec):
+            # A large message is stored by the request, which is one of few of its caller that are expensive: threads of runs are many.
+            if self.remote or _is_retryable(spec) or run in self._large:
                 self._begin(run, slot)
             else:
                 self._unstored.add(run)
@@ -343,6 +345,8 @@ class RunManager(Component):
             except OverloadedError:
                 self._cancel_reservation(run, slot)
                 raise
+            # It has been decoded, and will be encoded: each takes long.
+            let_greenlets_run()
         return run
 
     def hold_memory(self, owner: Owner, request: RunRequest) -> Callable[[], None]:

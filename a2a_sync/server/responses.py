@@ -15,7 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from a2a_sync.concurrency.fork import renew_per_process
-from a2a_sync.concurrency.quotas import DECAY, Moment, Quotas, Share
+from a2a_sync.concurrency.quotas import DECAY, Moment, Quotas, Share, short_switch_interval
 from a2a_sync.engine.hub import Signal, Steps, Wait
 from a2a_sync.errors import OverloadedError
 from a2a_sync.server.pending import complete
@@ -140,8 +140,10 @@ class ResponseBudget:
             if not self._in_work.admits(owner):
                 raise OverloadedError("too many expensive requests of this caller; try again later", retry_after=1.0)
             self._in_work.take(owner)
+        short_switch_interval.begin()
 
     def _give(self, owner: str) -> None:
+        short_switch_interval.end()
         with self._lock:
             self._in_work.release(owner)
 

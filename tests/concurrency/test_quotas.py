@@ -1,10 +1,13 @@
-"""Fair shares: some slots are always left for the next owner, unless fixed numbers are set."""
+"""Fair shares: some slots are always left for the next owner, unless fixed numbers are set; threads give the interpreter to others."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+
 import pytest
 
-from a2a_sync.concurrency.quotas import Quotas, Share
+from a2a_sync.concurrency.quotas import Quotas, Share, ShortSwitchInterval
 from a2a_sync.limits import OwnerQuota
 from a2a_sync.operations import quota_owner
 
@@ -70,3 +73,44 @@ def test_the_agents_of_a_host_count_together() -> None:
 def test_a_quota_is_positive(name: str) -> None:
     with pytest.raises(ValueError, match=rf"OwnerQuota\.{name} must be positive, not 0"):
         OwnerQuota(**{name: 0})
+
+
+@pytest.fixture
+def interval() -> Iterator[ShortSwitchInterval]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.005)
+    yield ShortSwitchInterval()
+    sys.setswitchinterval(before)
+
+
+def test_the_interval_is_short_while_there_are_users(interval: ShortSwitchInterval) -> None:
+    interval.begin()
+    interval.begin()
+    interval.end()
+    assert sys.getswitchinterval() == pytest.approx(0.0005)
+    interval.end()
+    assert sys.getswitchinterval() == pytest.approx(0.005)
+
+
+def test_a_shorter_interval_of_the_program_is_kept(interval: ShortSwitchInterval) -> None:
+    sys.setswitchinterval(0.0001)
+    interval.begin()
+    assert sys.getswitchinterval() == pytest.approx(0.0001)
+    interval.end()
+    assert sys.getswitchinterval() == pytest.approx(0.0001)
+
+
+def test_what_the_program_sets_meanwhile_stays(interval: ShortSwitchInterval) -> None:
+    interval.begin()
+    sys.setswitchinterval(0.002)
+    interval.end()
+    assert sys.getswitchinterval() == pytest.approx(0.002)
+
+
+def test_a_forked_child_has_no_users(interval: ShortSwitchInterval) -> None:
+    interval.begin()
+    interval.renew()
+    assert sys.getswitchinterval() == pytest.approx(0.005)
+    interval.begin()
+    interval.end()
+    assert sys.getswitchinterval() == pytest.approx(0.005)

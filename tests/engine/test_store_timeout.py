@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -119,6 +120,20 @@ def test_a_run_that_fails_leaves_a_failed_task(serve):
     task = served.send()
     assert (task.state, "private" in task.text) == (S.FAILED, False)
     assert [one.id for one in stored(served)] == [task.id]
+
+
+def test_a_large_message_is_stored_on_the_thread_of_its_request():
+    threads = []
+
+    class Watched(Counting):
+        def start_run(self, *args: Any, **options: Any) -> Any:
+            threads.append(threading.get_ident())
+            return super().start_run(*args, **options)
+
+    served = Served(lambda message, context: "done", store=Watched(), task_store_timeout=TIMEOUT)
+    served.send("x" * 100_000)
+    assert threads == [threading.get_ident()]
+    served.close()
 
 
 # -- when it is stored --------------------------------------------------------------------------------------------------
