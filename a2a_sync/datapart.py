@@ -26,9 +26,9 @@ from a2a_sync.errors import DataPartError
 from a2a_sync.jsontext import MAX_DEPTH, dumps
 
 _T = TypeVar("_T")
-#: What became of each value that was tried as a union, or its refusal: by its path, its id and that of the union. With the union,
-#: so that its id stays its own.
-_Tried: TypeAlias = dict[tuple[str, int, int], tuple[Any, Any]]
+#: What became of each value inside a union that was tried as a union, or its refusal: by its id and that of the union. With the
+#: union, so that its id stays its own.
+_Tried: TypeAlias = dict[tuple[int, int], tuple[Any, Any]]
 #: So many characters of a value, or of a name that a peer has chosen, are in an error.
 _SHOWN = 60
 #: So many different values with one hash are accepted among the values of a set, or the keys of a mapping; below the second number
@@ -69,9 +69,11 @@ def from_json(value: Any, cls: type[_T]) -> _T:
     """
     where = getattr(cls, "__name__", str(cls))
     try:
-        fitted: _T = _convert(value, cls, where, {})
+        fitted: _T = _convert(value, cls, None)
     except RecursionError:
         raise DataPartError(f"{where}: nested too deep") from None
+    except _Misfit as error:
+        raise DataPartError(f"{where}{error.path()}: {error}") from error.__cause__
     return fitted
 
 
@@ -124,6 +126,23 @@ def _to_dict(obj: Any, where: str) -> dict[str, Any]:
 # -- from JSON ----------------------------------------------------------------------------------------------------------
 
 
+class _Misfit(Exception):
+    """A value does not fit. Each container around it adds a step, so that only values that do not fit have a path."""
+
+    def __init__(self, text: str, *steps: str) -> None:
+        super().__init__(text)
+        self._steps = list(steps)
+
+    def add(self, step: str) -> None:
+        self._steps.append(step)
+
+    def path(self) -> str:
+        return "".join(reversed(self._steps))
+
+    def copy(self) -> _Misfit:
+        return _Misfit(str(self), *self._steps)
+
+
 class _Field(NamedTuple):
     json: str
     hint: Any
@@ -151,72 +170,74 @@ def _fields(cls: type) -> dict[str, _Field]:
     return table
 
 
-def _fit_dataclass(value: Any, cls: type, where: str, tried: _Tried) -> Any:
+def _fit_dataclass(value: Any, cls: type, tried: _Tried | None) -> Any:
     if not isinstance(value, dict):
-        raise _mismatch("an object", value, where)
+        raise _mismatch("an object", value)
     from dataclasses_json import DataClassJsonMixin
 
     try:
         table = _fields(cls)
     except Exception as error:
-        raise DataPartError(f"{where}: the type hints of {cls.__name__} cannot be read: {error}") from error
+        raise _Misfit(f"the type hints of {cls.__name__} cannot be read: {error}") from error
     fitted = {}
     for key, item in value.items():
         field = table.get(key)
         if field is not None and (item is None or not field.decoded_by_user):
-            item = _convert(item, field.hint, f"{where}.{key}", tried)
+            try:
+                item = _convert(item, field.hint, tried)
+            except _Misfit as error:
+                error.add(f".{key}")
+                raise
         fitted[key] = item
     present = {id(table[key]) for key in value if key in table}
     for field in table.values():
         if field.required and id(field) not in present:
-            raise DataPartError(f"{where}.{field.json}: is missing")
+            raise _Misfit("is missing", f".{field.json}")
     try:
         # Unbound, so that classes without the mixin serve as well.
         return DataClassJsonMixin.from_dict.__func__(cls, fitted)  # type: ignore[attr-defined]
     except RecursionError:
         raise
     except Exception as error:
-        raise DataPartError(f"{where}: {error}") from error
+        raise _Misfit(str(error)) from error
 
 
-def _convert(value: Any, hint: Any, where: str, tried: _Tried) -> Any:
+def _convert(value: Any, hint: Any, tried: _Tried | None) -> Any:
     """`value` as what `hint` says, with nothing converted that carries information.
 
-    `where` is its path for errors. `tried` has the unions of the same conversion.
+    `tried` has the unions inside the outermost one; None outside of any.
     """
     hint = _unwrap_hint(hint)
     if hint is Any or hint is object or isinstance(hint, TypeVar):
         return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Union or origin is types.UnionType:
-        return _fit_union(value, arguments, where, tried)
+        return _fit_union(value, arguments, tried)
     if origin is typing.Literal:
         if not any(type(value) is type(choice) and value == choice for choice in arguments):
-            raise DataPartError(
-                f"{where}: expected one of {', '.join(map(repr, arguments))}, got {_abbreviated(value)}"
-            )
+            raise _Misfit(f"expected one of {', '.join(map(repr, arguments))}, got {_abbreviated(value)}")
         return value
     plain = origin or hint
     if not isinstance(plain, type):
         return value
     if is_dataclass(plain):
-        return _fit_dataclass(value, plain, where, tried)
+        return _fit_dataclass(value, plain, tried)
     if issubclass(plain, Enum):
-        return _fit_enum(value, plain, where)
+        return _fit_enum(value, plain)
     if plain in _SCALARS:
-        return _SCALARS[plain](value, where)
+        return _SCALARS[plain](value)
     for scalar in (str, int, float):
         if issubclass(plain, scalar):
-            return plain(_SCALARS[scalar](value, where))
+            return plain(_SCALARS[scalar](value))
     if issubclass(plain, (bytes, bytearray)):
-        raise DataPartError(f"{where}: {plain.__name__} cannot be written as JSON; send it as a FilePart")
+        raise _Misfit(f"{plain.__name__} cannot be written as JSON; send it as a FilePart")
     if issubclass(plain, Mapping):
-        return _fit_mapping(value, arguments, where, tried)
+        return _fit_mapping(value, arguments, tried)
     if issubclass(plain, Collection):
-        return _fit_collection(value, plain, arguments, where, tried)
+        return _fit_collection(value, plain, arguments, tried)
     if isinstance(value, plain):
         return value
-    raise _mismatch(plain.__name__, value, where)
+    raise _mismatch(plain.__name__, value)
 
 
 def _unwrap_hint(hint: Any) -> Any:
@@ -229,94 +250,101 @@ def _unwrap_hint(hint: Any) -> Any:
             return types.NoneType if hint is None else hint
 
 
-def _fit_union(value: Any, arms: tuple[Any, ...], where: str, tried: _Tried) -> Any:
-    # An arm may be refused for its last member, when all others are converted. The next arm has members with the same unions: without
-    # this, each level of a recursive union doubles the time.
+def _fit_union(value: Any, arms: tuple[Any, ...], tried: _Tried | None) -> Any:
     if not isinstance(value, (dict, list)):
-        fitted = _try_arms(value, arms, where, tried)
-        if isinstance(fitted, DataPartError):
-            raise fitted
-        return fitted
-    key = (where, id(value), id(arms))
-    if key not in tried:
-        tried[key] = (arms, _try_arms(value, arms, where, tried))
-    _, fitted = tried[key]
-    if isinstance(fitted, DataPartError):
-        # A new one: each raise adds a traceback.
-        raise DataPartError(str(fitted)) from fitted.__cause__
+        fitted = _try_arms(value, arms, tried)
+    elif tried is None:
+        fitted = _try_arms(value, arms, {})
+    else:
+        # An arm may be refused for its last member, when all others are converted. The next arm has members with the same unions:
+        # without this, each level of a recursive union doubles the time.
+        key = (id(value), id(arms))
+        if key not in tried:
+            tried[key] = (arms, _try_arms(value, arms, tried))
+        _, fitted = tried[key]
+    if isinstance(fitted, _Misfit):
+        # A new one: each raise adds a traceback, and each container a step.
+        raise fitted.copy() from fitted.__cause__
     return fitted
 
 
-def _try_arms(value: Any, arms: tuple[Any, ...], where: str, tried: _Tried) -> Any:
+def _try_arms(value: Any, arms: tuple[Any, ...], tried: _Tried | None) -> Any:
     """`value` as the first arm that it fits, or the refusal."""
-    if type(value) in arms and isinstance(value, (int, float)):
+    if type(value) in arms and (value is None or isinstance(value, (int, float))):
         return value
     refusals = []
     for arm in arms:
         try:
-            return _convert(value, arm, where, tried)
-        except DataPartError as error:
+            return _convert(value, arm, tried)
+        except _Misfit as error:
             refusals.append((arm, error.with_traceback(None)))
     # A refusal from inside a member says more than that nothing fits.
     inner = [error for arm, error in refusals if isinstance(value, dict) and is_dataclass(_unwrap_hint(arm))]
     if len(inner) == 1:
         return inner[0]
     listed = " or ".join("null" if arm is types.NoneType else getattr(arm, "__name__", str(arm)) for arm in arms)
-    return _mismatch(listed, value, where)
+    return _mismatch(listed, value)
 
 
-def _fit_enum(value: Any, cls: type[Enum], where: str) -> Any:
+def _fit_enum(value: Any, cls: type[Enum]) -> Any:
     for member in cls:
-        said = _to_plain_json(member.value, where)
+        said = _to_plain_json(member.value, cls.__name__)
         if said == value and isinstance(said, bool) == isinstance(value, bool):
             return member
     choices = ", ".join(repr(member.value) for member in cls)
-    raise DataPartError(f"{where}: expected one of {choices}, got {_abbreviated(value)}")
+    raise _Misfit(f"expected one of {choices}, got {_abbreviated(value)}")
 
 
-def _fit_mapping(value: Any, arguments: tuple[Any, ...], where: str, tried: _Tried) -> dict[Any, Any]:
+def _fit_mapping(value: Any, arguments: tuple[Any, ...], tried: _Tried | None) -> dict[Any, Any]:
     if not isinstance(value, dict):
-        raise _mismatch("an object", value, where)
+        raise _mismatch("an object", value)
     key_hint, item_hint = arguments if len(arguments) == 2 else (Any, Any)
     key_hint = _unwrap_hint(key_hint)
-    keys = [_fit_key(key, key_hint, where, tried) for key in value]
-    _check_hashes(keys, where)
-    return {
-        fitting: _convert(item, item_hint, f"{where}.{_shortened(key)}", tried)
-        for fitting, (key, item) in zip(keys, value.items(), strict=True)
-    }
+    keys = [_fit_key(key, key_hint, tried) for key in value]
+    _check_hashes(keys)
+    fitted = {}
+    for fitting, (key, item) in zip(keys, value.items(), strict=True):
+        try:
+            fitted[fitting] = _convert(item, item_hint, tried)
+        except _Misfit as error:
+            error.add(f".{_shortened(key)}")
+            raise
+    return fitted
 
 
-def _fit_key(key: str, hint: Any, where: str, tried: _Tried) -> Any:
+def _fit_key(key: str, hint: Any, tried: _Tried | None) -> Any:
     if hint is int:
         try:
             return int(key)
         except ValueError:
-            raise DataPartError(f"{where}: expected int as name, got {_abbreviated(key)}") from None
-    return _convert(key, hint, where, tried)
+            raise _Misfit(f"expected int as name, got {_abbreviated(key)}") from None
+    return _convert(key, hint, tried)
 
 
-def _fit_collection(value: Any, plain: type, arguments: tuple[Any, ...], where: str, tried: _Tried) -> Any:
+def _fit_collection(value: Any, plain: type, arguments: tuple[Any, ...], tried: _Tried | None) -> Any:
     if not isinstance(value, list):
-        raise _mismatch("an array", value, where)
+        raise _mismatch("an array", value)
     hints = list(arguments[:1] or (Any,)) * len(value)
     if issubclass(plain, tuple) and arguments and arguments[-1] is not Ellipsis:
         hints = list(arguments)
         if len(hints) != len(value):
-            raise DataPartError(f"{where}: expected {len(hints)} elements, got {len(value)}")
-    items = [
-        _convert(item, hint, f"{where}[{index}]", tried)
-        for index, (item, hint) in enumerate(zip(value, hints, strict=True))
-    ]
+            raise _Misfit(f"expected {len(hints)} elements, got {len(value)}")
+    items: list[Any] = []
+    try:
+        for item, hint in zip(value, hints, strict=True):
+            items.append(_convert(item, hint, tried))
+    except _Misfit as error:
+        error.add(f"[{len(items)}]")
+        raise
     if issubclass(plain, (set, frozenset)):
-        _check_hashes(items, where)
+        _check_hashes(items)
     for kind in (tuple, set, frozenset):
         if issubclass(plain, kind):
             return kind(items)
     return items
 
 
-def _check_hashes(values: list[Any], where: str) -> None:
+def _check_hashes(values: list[Any]) -> None:
     """Refuse values of which a peer has chosen very many with one hash: each is compared with all of them.
 
     The hashes of texts have a random part, those of numbers and of `UUID` have none.
@@ -331,58 +359,58 @@ def _check_hashes(values: list[Any], where: str) -> None:
             if value not in alike:
                 alike.append(value)
             if len(alike) > _MAX_EQUAL_HASHES:
-                raise DataPartError(f"{where}: more than {_MAX_EQUAL_HASHES} values have the same hash")
+                raise _Misfit(f"more than {_MAX_EQUAL_HASHES} values have the same hash")
 
 
-def _fit_int(value: Any, where: str) -> int:
+def _fit_int(value: Any) -> int:
     # Many peers carry every number as a double: 5 arrives as 5.0.
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _mismatch("int", value, where)
+        raise _mismatch("int", value)
     return value
 
 
-def _fit_float(value: Any, where: str) -> float:
+def _fit_float(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _mismatch("float", value, where)
+        raise _mismatch("float", value)
     try:
         return float(value)
     except OverflowError:
-        raise DataPartError(f"{where}: too large for a float") from None
+        raise _Misfit("too large for a float") from None
 
 
-def _fit_decimal(value: Any, where: str) -> Decimal:
+def _fit_decimal(value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise _mismatch("a decimal number", value, where)
+        raise _mismatch("a decimal number", value)
     try:
         return Decimal(str(value))
     except ArithmeticError:
-        raise DataPartError(f"{where}: expected a decimal number, got {_abbreviated(value)}") from None
+        raise _Misfit(f"expected a decimal number, got {_abbreviated(value)}") from None
 
 
-def _instance_converter(cls: type, name: str) -> Callable[[Any, str], Any]:
-    def fit(value: Any, where: str) -> Any:
+def _instance_converter(cls: type, name: str) -> Callable[[Any], Any]:
+    def fit(value: Any) -> Any:
         if not isinstance(value, cls):
-            raise _mismatch(name, value, where)
+            raise _mismatch(name, value)
         return value
 
     return fit
 
 
-def _parser_converter(parse: Callable[[str], Any], name: str) -> Callable[[Any, str], Any]:
-    def fit(value: Any, where: str) -> Any:
+def _parser_converter(parse: Callable[[str], Any], name: str) -> Callable[[Any], Any]:
+    def fit(value: Any) -> Any:
         if not isinstance(value, str):
-            raise _mismatch(f"{name} as a string", value, where)
+            raise _mismatch(f"{name} as a string", value)
         try:
             return parse(value)
         except ValueError:
-            raise DataPartError(f"{where}: expected {name}, got {_abbreviated(value)}") from None
+            raise _Misfit(f"expected {name}, got {_abbreviated(value)}") from None
 
     return fit
 
 
-_SCALARS: dict[type, Callable[[Any, str], Any]] = {
+_SCALARS: dict[type, Callable[[Any], Any]] = {
     str: _instance_converter(str, "str"),
     bool: _instance_converter(bool, "bool"),
     types.NoneType: _instance_converter(types.NoneType, "null"),
@@ -396,8 +424,8 @@ _SCALARS: dict[type, Callable[[Any, str], Any]] = {
 }
 
 
-def _mismatch(wanted: str, value: Any, where: str) -> DataPartError:
-    return DataPartError(f"{where}: expected {wanted}, got {'null' if value is None else type(value).__name__}")
+def _mismatch(wanted: str, value: Any) -> _Misfit:
+    return _Misfit(f"expected {wanted}, got {'null' if value is None else type(value).__name__}")
 
 
 def _abbreviated(value: Any) -> str:

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import tracemalloc
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -380,6 +381,39 @@ def test_a_nested_union_that_nothing_fits_is_refused_in_time_that_grows_with_its
     with pytest.raises(DataPartError, match=r"^Multiply\.left: expected Leaf or Add or Multiply, got dict$"):
         from_json(product(depth, "branch"), Multiply)
     assert Digits.read < 8 * depth
+
+
+@dataclass
+class Section:
+    sections: "dict[str, Section]" = field(default_factory=dict)
+    either: "Section | str" = ""
+    rows: list[str | list[int]] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("around", [{"sections": "k" * 60}, {"either": None}])
+def test_the_memory_for_values_of_unions_does_not_grow_with_their_paths(around):
+    # The path of each of 249,000 empty arrays, at 44 levels, took 900 MB.
+    def peak(depth):
+        value = {"rows": [[] for _ in range(5000)]}
+        for member, name in list(around.items()) * depth:
+            value = {member: {name: value} if name else value}
+        from_json({"rows": [[]]}, Section)
+        tracemalloc.start()
+        try:
+            from_json(value, Section)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(40) < 1.5 * peak(1)
+
+
+def test_an_error_in_a_union_has_the_whole_path_at_each_place():
+    shared = {"rows": [[], ["x"]]}
+    with pytest.raises(DataPartError, match=r"^Section\.sections\.a\.rows\[1\]: expected str or list, got list$"):
+        from_json({"sections": {"a": shared}}, Section)
+    with pytest.raises(DataPartError, match=r"^list\[1\]\.either\.rows\[1\]: expected str or list, got list$"):
+        from_json([{}, {"either": shared}], list[Section])
 
 
 @dataclass
