@@ -426,7 +426,7 @@ class HttpResponse:
         self._received += size
         length = "" if self._encoded else self.headers.get("Content-Length", "")
         if self._received >= LARGE_BODY:
-            observer("receiving", self._received, int(length) if length.isdecimal() else None)
+            observer("receiving", self._received, int(length) if length.isdecimal() and len(length) < 16 else None)
 
     def read(self, max_bytes: int | None = None) -> bytes:
         """The whole body.

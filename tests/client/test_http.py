@@ -18,6 +18,7 @@ import requests
 
 from a2a_sync import A2AApp, Agent, Client, TaskNotFoundError, Timeout, TransportError, TransportTimeoutError
 from a2a_sync.card import AgentCard, AgentInterface
+from a2a_sync.client.connections import LARGE_BODY, TRANSFER_OBSERVER
 from a2a_sync.client.errortext import error_text
 from a2a_sync.errors import (
     AgentError,
@@ -48,6 +49,25 @@ def failing(script: Script, timeout: Timeout | float | None = None, max_response
         if isinstance(error, TransportError):
             assert (error.agent, error.task_id) == (server.url + "/rpc", "t-1")
     return error
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "many"])
+def test_the_progress_of_a_large_answer_has_no_total_if_its_length_is_no_number_of_bytes(length: str) -> None:
+    # Python refuses to read numbers of more than 4,300 digits.
+    def script(asked: Asked, line: Line) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": task("COMPLETED", metadata={"x": "x" * LARGE_BODY})})
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close"
+        line.send(f"{head}\r\n\r\n{body}".encode())
+        line.socket.shutdown(socket.SHUT_WR)
+
+    totals: set[int | None] = set()
+    token = TRANSFER_OBSERVER.set(lambda phase, size, total: totals.add(total) if phase == "receiving" else None)
+    try:
+        with peer(script) as server, Client(server.card(), retry=None) as client:
+            assert client.get_task("t-1").metadata["x"] == "x" * LARGE_BODY
+    finally:
+        TRANSFER_OBSERVER.reset(token)
+    assert totals == {None}
 
 
 @pytest.mark.parametrize("code", [200, 400, 404, 500])
