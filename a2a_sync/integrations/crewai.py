@@ -37,7 +37,7 @@ from a2a_sync.integrations.runners import workflow_input
 from a2a_sync.types import Role
 
 try:
-    from crewai import Agent, Crew, Flow
+    from crewai import Agent, BaseLLM, Crew, Flow
     from crewai.agents.agent_executor import AgentExecutor, AgentExecutorState
     from crewai.agents.cache.cache_handler import CacheHandler
     from crewai.agents.tools_handler import ToolsHandler
@@ -114,8 +114,9 @@ class CrewBridge(Bridge):
             served.stream = False
             lines = (f"{'agent' if one.role is Role.AGENT else 'user'}: {one.text}" for one in earlier)
             inputs = {"history": "\n".join(lines), **workflow_input(turn.message)}
+            before = _spent(served)
             output = yield from _followed(partial(served.kickoff, inputs), turn, task=str(served.tasks[-1].id))
-            yield _usage(output.token_usage)
+            yield _usage(_spent(served).delta_since(before))
         yield from _answer(output)
 
 
@@ -173,6 +174,21 @@ def _spoken(text: str) -> str:
     begins = text.lstrip()
     hidden = any(begins.startswith(mark) or mark.startswith(begins) for mark in _HIDDEN)
     return answer.lstrip() if found else "" if hidden else text
+
+
+def _spent(crew: Crew) -> UsageMetrics:
+    """What the models of a crew have counted since they were made. CrewAI adds one of two agents twice."""
+    managers = [crew.manager_llm, getattr(crew.manager_agent, "llm", None)]
+    # A copy of a model has the counter of the original.
+    models = {
+        id(one._token_usage): one
+        for one in [*(agent.llm for agent in crew.agents), *managers]
+        if isinstance(one, BaseLLM)
+    }
+    spent = UsageMetrics()
+    for model in models.values():
+        spent.add_usage_metrics(model.get_token_usage_summary())
+    return spent
 
 
 def _usage(used: UsageMetrics) -> Usage:

@@ -75,6 +75,15 @@ def test_an_answer_is_streamed_and_kept_as_one_part(serve: Any) -> None:
     assert task.metadata[USAGE] == {"input_tokens": INPUT_TOKENS, "output_tokens": OUTPUT_TOKENS, "requests": 1}
 
 
+def test_the_usage_of_a_crew_is_that_of_the_run_if_runs_and_agents_share_a_model(kit: Kit, serve: Any) -> None:
+    model = Model()
+    crew = kit.crew(model=model)
+    crew.agents.append(kit.agent(model=model))
+    client = serve(CrewBridge(crew, name="shop"))
+    used = [client.send("hello").task.metadata[USAGE] for _ in range(3)]
+    assert used == [{"input_tokens": INPUT_TOKENS, "output_tokens": OUTPUT_TOKENS, "requests": 1}] * 3
+
+
 def test_a_conversation_is_remembered_also_by_another_app_and_apart_from_others(serve: Any) -> None:
     first = serve()
     assert send(first, "one", context_id="c").text == "You said: one."
