@@ -5,9 +5,10 @@ The descriptors are those of the official protos, so no message is defined here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,7 +115,7 @@ def parse(data: bytes, message: Any) -> Any:
     """The message of the given class in `data`.
 
     Raises:
-        InvalidRequestError: `data` is no such message, or holds too many messages or texts.
+        InvalidRequestError: `data` is no such message, or holds too many messages or texts, or is large and has groups.
     """
     _check_count(data, message.DESCRIPTOR)
     try:
@@ -127,23 +128,26 @@ def read_tenant(data: bytes, message: Any) -> str:
     """The tenant in a request of the given class; ``""`` where it has none. Nothing else of `data` is parsed.
 
     Raises:
-        InvalidRequestError: `data` is no message, or one of very many fields.
+        InvalidRequestError: `data` is no message, or one with groups or of very many fields.
     """
     field = message.DESCRIPTOR.fields_by_name.get("tenant")
     tenant = b""
     at = fields = 0
     try:
         while at < len(data):
-            tag, at = _varint(data, at)
-            begin, at = _value(data, at, tag & 7)
+            tag, begin, at = _field(data, at, len(data))
             fields += 1
             if fields > _MAX_REQUEST_FIELDS:
-                raise ValueError
+                raise ValueError("it has very many fields")
             if field is not None and tag == field.number << 3 | _LENGTH:
                 tenant = data[begin:at]
+        return tenant.decode()
     except (ValueError, IndexError):
-        raise InvalidRequestError(f"not a valid {message.DESCRIPTOR.name}") from None
-    return tenant.decode(errors="replace")
+        raise _unreadable(message.DESCRIPTOR) from None
+
+
+def _unreadable(descriptor: Any) -> InvalidRequestError:
+    return InvalidRequestError(f"not a valid {descriptor.name}, or one with groups, which A2A does not have")
 
 
 # -- how many messages there are -----------------------------------------------------------------------------------------
@@ -151,11 +155,19 @@ def read_tenant(data: bytes, message: Any) -> str:
 # few, and takes eighty.
 
 
+def has_many_fields(data: bytes, message: Any) -> bool:
+    """A message of the given class in `data` has so many fields, on all levels, that it takes long to read; or it cannot be read."""
+    try:
+        return next(islice(_fields(data, message.DESCRIPTOR), _MANY_FIELDS, None), None) is not None
+    except (ValueError, IndexError):
+        return True
+
+
 def _check_count(data: bytes, descriptor: Any) -> None:
-    """Check how many messages `data` holds, before any memory is used for them. Malformed data is left to the parser.
+    """Check how many messages `data` holds, before any memory is used for them.
 
     Raises:
-        InvalidRequestError: too many.
+        InvalidRequestError: too many, or `data` cannot be counted.
     """
     if len(data) < 2 * jsontext.MAX_CONTAINERS or descriptor.full_name not in _message_fields():
         return
@@ -164,56 +176,58 @@ def _check_count(data: bytes, descriptor: Any) -> None:
     most_values = jsontext.MAX_CONTAINERS + len(data) // 8
     if len(data) - len(data.translate(None, _tags())) <= most:
         return
+    containers = values = 0
     try:
-        containers, values = _count(data, descriptor.full_name, most, most_values)
+        for kind in _fields(data, descriptor):
+            if kind in _VALUES:
+                values += 1
+            elif kind != _OTHER:
+                containers += 1
+            if containers > most or values > most_values:
+                break
     except (ValueError, IndexError):
-        return
+        # Never left to the parser, which might read it in another way.
+        raise _unreadable(descriptor) from None
     if containers > most or values > most_values:
         raise InvalidRequestError(
             f"{descriptor.name} holds more than {most} messages, or {most_values} values; send large data as a file"
         )
 
 
-def _count(data: bytes, kind: str, most: int, most_values: int) -> tuple[int, int]:
-    """The messages in a message of `kind`, and the values of data and metadata and texts of lists; up to the bounds.
+def _fields(data: bytes, descriptor: Any) -> Iterator[str]:
+    """The fields of a message and of the messages in it: for each the name of the message that it is, `_TEXT` or `_OTHER`.
 
     Raises:
-        ValueError, IndexError: `data` is malformed.
+        ValueError, IndexError: `data` is malformed, nested too deeply, or has a group.
     """
     fields = _message_fields()
-    ends, kinds = [len(data)], [fields[kind]]
-    at = containers = values = 0
+    ends, kinds = [len(data)], [fields[descriptor.full_name]]
+    at = 0
     while ends:
         if at >= ends[-1]:
             ends.pop()
             kinds.pop()
             continue
-        tag, at = _varint(data, at)
-        begin, end = _value(data, at, tag & 7)
-        below = kinds[-1].get(tag >> 3) if tag & 7 == _LENGTH else None
-        if below is None:
-            at = end
-            continue
-        if below in _VALUES:
-            values += 1
-        else:
-            containers += 1
-        if containers > most or values > most_values or len(ends) > jsontext.MAX_ANSWER_DEPTH:
-            break
-        if below == _TEXT:
-            at = end
-            continue
-        at = begin
-        ends.append(end)
-        kinds.append(fields[below])
-    return containers, values
+        tag, begin, at = _field(data, at, ends[-1])
+        below = kinds[-1].get(tag >> 3, _OTHER) if tag & 7 == _LENGTH else _OTHER
+        yield below
+        if below in fields:
+            if len(ends) > jsontext.MAX_ANSWER_DEPTH:
+                raise ValueError("it is nested too deeply")
+            ends.append(at)
+            kinds.append(fields[below])
+            at = begin
 
 
 _LENGTH = 2
+#: The bytes of values by those wire types that have as many always.
+_SIZES = {1: 8, 5: 4}
 #: The most fields of a request itself, without those of the messages in it.
 _MAX_REQUEST_FIELDS = 1000
-#: In place of the name of a message: a text of a list.
-_TEXT = ""
+#: From so many fields on, a message takes ten milliseconds and more.
+_MANY_FIELDS = 16 * 1024
+#: In place of the name of a message: a text of a list, and any other field.
+_TEXT, _OTHER = "text", "other"
 _VALUES = frozenset({"google.protobuf.Value", "google.protobuf.Struct.FieldsEntry", _TEXT})
 
 
@@ -255,18 +269,28 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     return value, at + 1
 
 
-def _value(data: bytes, at: int, wire_type: int) -> tuple[int, int]:
-    """Where the value of a field begins and ends. Raises `IndexError`, `ValueError`."""
+def _field(data: bytes, at: int, end: int) -> tuple[int, int, int]:
+    """The tag of the field at `at` of a message that ends at `end`, and where its value begins and ends.
+
+    Raises:
+        IndexError, ValueError: it is malformed, or a group: proto3 has none, and protobuf skips those that it does not know.
+    """
+    # A call for each number would take most of the time.
+    tag, at = (data[at], at + 1) if data[at] < 0x80 else _varint(data, at)
+    wire_type = tag & 7
     if wire_type == _LENGTH:
-        size, at = _varint(data, at)
-        return at, at + size
-    if wire_type == 0:
-        return at, _varint(data, at)[1]
-    if wire_type in (3, 4):
-        return at, at  # a group: its fields follow
-    if wire_type in (1, 5):
-        return at, at + (8 if wire_type == 1 else 4)
-    raise ValueError("no wire type")
+        size, at = (data[at], at + 1) if data[at] < 0x80 else _varint(data, at)
+        after = at + size
+    elif wire_type == 0:
+        after = _varint(data, at)[1]
+    elif wire_type in _SIZES:
+        after = at + _SIZES[wire_type]
+    else:
+        raise ValueError("a group, or no wire type")
+    # Some readers use only the lower 32 bits of a tag.
+    if not 8 <= tag < 0x1_0000_0000 or after > end:
+        raise ValueError("no field number, or a value beyond the end")
+    return tag, at, after
 
 
 def to_json(message: Any) -> Any:
@@ -369,7 +393,7 @@ def with_event_number(data: bytes, number: int) -> bytes:
 
 
 def event_number(data: bytes) -> int | None:
-    """The number in a StreamResponse, which `parse` has accepted; None if it has none, or after very many other fields."""
+    """The number in a StreamResponse, which `parse` has accepted; None if it has none, or after a group or very many other fields."""
     # Not by the set of unknown fields of protobuf: it makes an object of each, and a peer may send millions of them.
     at = 0
     for _ in range(_MAX_EVENT_FIELDS):
@@ -377,8 +401,10 @@ def event_number(data: bytes) -> int | None:
             return None
         if data.startswith(_NUMBER_TAG, at):
             return int.from_bytes(data[at + 2 : at + 10], "little")
-        tag, at = _varint(data, at)
-        at = _value(data, at, tag & 7)[1]
+        try:
+            _, _, at = _field(data, at, len(data))
+        except (ValueError, IndexError):
+            return None
     return None
 
 

@@ -46,6 +46,8 @@ logger: Final = get_logger(__name__)
 AGENT = "a2a-agent"
 #: Seconds after which a call that waits leaves its thread; most tasks are short.
 _DEFERRED_AFTER = 0.25
+#: Smaller messages are never expensive to read.
+_SMALL_MESSAGE = 64 * 1024
 
 
 class Agents:
@@ -157,7 +159,8 @@ class Methods:
                 service, caller = self._admit(method, data, rpc)
                 owner = "" if caller.principal is None else caller.principal.id
                 service.engine.responses.check(owner)
-                service.engine.responses.begin(owner, expensive=False)
+                many = len(data) > _SMALL_MESSAGE and protobuf.has_many_fields(data, method.request)
+                service.engine.responses.begin(owner, expensive=many)
                 if len(data) > SMALL_BYTES:
                     yield from service.engine.responses.reserving(len(data), owner, response=False)
                     _leave_if_gone(rpc)

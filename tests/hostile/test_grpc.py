@@ -11,7 +11,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,16 @@ import pytest
 
 grpc = pytest.importorskip("grpc", reason="needs the extra grpc, which `make test` installs")
 
+from google.protobuf.message import DecodeError as ProtobufError  # noqa: E402
+from google.protobuf.message import Message  # noqa: E402
 from google.rpc import status_pb2  # noqa: E402
 
 from a2a_sync import A2AApp, Agent, Client, Limits, RequestContext, URLGuard  # noqa: E402
 from a2a_sync import types as t  # noqa: E402
 from a2a_sync.auth import BearerAuth  # noqa: E402
 from a2a_sync.bindings import protobuf  # noqa: E402
+from a2a_sync.bindings.protowriter import is_repeated  # noqa: E402
+from a2a_sync.codec import by_version  # noqa: E402
 from a2a_sync.errors import ConnectError, InvalidRequestError, MalformedResponseError, TransportError  # noqa: E402
 from a2a_sync.grpc import GRPCServer, arrivals, threads  # noqa: E402
 from a2a_sync.operations import OPERATIONS, AnyCall, Interceptor, interceptor  # noqa: E402
@@ -141,6 +145,130 @@ def test_a_message_of_very_many_messages_is_refused_before_it_takes_memory(data:
     # One such request of 10 MB took seven seconds and 1.2 GB, without credentials.
     with pytest.raises(InvalidRequestError, match=r"holds more than [0-9]+ messages, or [0-9]+ values"):
         protobuf.parse(data, protobuf.methods("1.0")["SendMessage"].request)
+
+
+PARTS = field(2, field(1, b"m") + field(5, b"") * 4_900_000)
+
+
+def group(data: bytes) -> bytes:
+    """An unknown group, which protobuf skips."""
+    return varint(100 << 3 | 3) + data + varint(100 << 3 | 4)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [group(nested(90)), group(field(2, b"\x07")), group(field(2, b"\xff" * 11 + b"\x01")), group(b"")],
+    ids=["nested", "no message", "a long number", "empty"],
+)
+@pytest.mark.parametrize("kind", ["request", "response"])
+def test_a_group_does_not_hide_how_many_messages_there_are(kind: str, before: bytes) -> None:
+    # Ten megabytes of parts after such a group took 2.7 GB.
+    method = getattr(protobuf.methods("1.0")["SendStreamingMessage"], kind)
+    with pytest.raises(InvalidRequestError, match="groups"):
+        protobuf.parse(before + PARTS, method)
+
+
+def test_a_tenant_in_a_group_is_refused() -> None:
+    # The parser finds none there, as does a proxy that checks tenants.
+    data = field(1, b"real") + group(field(1, b"hidden"))
+    with pytest.raises(InvalidRequestError, match="groups"):
+        protobuf.read_tenant(data, protobuf.methods("1.0")["SendMessage"].request)
+
+
+def test_a_number_of_an_event_after_a_group_is_not_read() -> None:
+    assert protobuf.event_number(protobuf.with_event_number(group(b""), 7)) is None
+    assert protobuf.event_number(protobuf.with_event_number(b"", 7)) == 7
+
+
+def messages(message: Any) -> int:
+    """The messages in a parsed message, and the texts of its lists."""
+    count = 0
+    for found, value in message.ListFields():
+        is_map = found.message_type is not None and found.message_type.GetOptions().map_entry
+        items = value.values() if is_map else value if is_repeated(found) else [value]
+        below = [item for item in items if isinstance(item, Message)]
+        count += len(below) + sum(map(messages, below))
+        count += len(items) if is_map or (is_repeated(found) and not below) else 0
+    return count
+
+
+def mutated(rng: random.Random, data: bytes) -> bytes:
+    """`data` with some bytes changed, removed, or replaced by tags, numbers and groups that are rare."""
+    rare = (
+        b"\x80\x00",
+        b"\xff" * 5,
+        b"\xff" * 9 + b"\x01",
+        b"\xa2\x86\x80\x80\x00",
+        b"\x8a\x80\x80\x80\x10",
+        group(b""),
+        b"\x0a\x00",
+    )
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(data) + 1)
+        piece = rng.choice([bytes([rng.randrange(256)]), rng.choice(rare), data[at : at + rng.randrange(9)]])
+        data = data[:at] + piece + data[at + rng.choice([0, 0, 1, len(piece)]) :]
+    return data
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_what_the_parser_reads_was_counted_or_is_refused(version: str) -> None:
+    rng = random.Random(17)
+    method = protobuf.methods(version)["SendMessage"].request
+    metadata = {"k": [1, None, {"a": "b"}, [[]]], "l": {}}
+    said = replace(
+        SAID.message, parts=(t.TextPart("hi"), t.DataPart(metadata)), extensions=("u", "v"), metadata=metadata
+    )
+    codec = by_version(version, "GRPC")
+    seed = protobuf.encode_request(
+        "SendMessage", codec.dump_request(OPERATIONS["SendMessage"], replace(SAID, tenant="t", message=said)), version
+    )
+    counted = 0
+    for number in range(4000):
+        data = mutated(rng, seed) if number else seed
+        try:
+            message = method.FromString(data)
+        except ProtobufError:
+            continue
+        with suppress(ValueError, IndexError):
+            found = sum(kind != protobuf._OTHER for kind in protobuf._fields(data, method.DESCRIPTOR))
+            assert found >= messages(message), data
+            counted += 1
+            assert number or found == messages(message)
+        with suppress(InvalidRequestError):
+            assert protobuf.read_tenant(data, method) == getattr(message, "tenant", ""), data
+    assert counted > 200
+
+
+@pytest.mark.parametrize(
+    ("data", "many"),
+    [
+        (field(2, field(5, b"") * 17_000), True),
+        (field(2, field(1, b"") * 17_000), True),
+        (field(3000, b"") * 17_000, True),
+        (group(b"") + field(2, field(5, field(1, b"\n" * 1_000_000))), True),
+        (field(2, field(5, field(1, b"\n" * 1_000_000))), False),
+        (field(2, field(5, field(2, bytes(range(256)) * 4000))), False),
+    ],
+    ids=["parts", "texts", "unknown fields", "a group", "a text", "a file"],
+)
+def test_a_message_of_many_fields_takes_long_to_read(data: bytes, many: bool) -> None:
+    assert protobuf.has_many_fields(data, protobuf.methods("1.0")["SendMessage"].request) is many
+
+
+def test_messages_of_many_fields_are_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+    begin = responses.ResponseBudget.begin
+
+    def noted(self: Any, owner: str, *, expensive: bool) -> None:
+        begun.append(expensive)
+        begin(self, owner, expensive=expensive)
+
+    monkeypatch.setattr(responses.ResponseBudget, "begin", noted)
+    table = replace(SAID, message=replace(SAID.message, parts=(t.DataPart([[]] * 20_000),)))
+    with serving() as server, channel(server) as opened:
+        for data in (saying("x" * 100_000), encoded("SendMessage", table)):
+            code_of(lambda data=data: opened.unary_unary(path("SendMessage"))(data, timeout=10))
+    assert begun == [False, True]
 
 
 def test_large_messages_of_numbers_and_files_are_read() -> None:
