@@ -49,7 +49,7 @@ _SMALL_BODY = 4 * 1024
 _TASK_ID = re.compile(rb'"(?:taskId|task_id|id)"\s*:\s*"([^"\\]{1,256})"')
 _LAST_TASK_ID = re.compile(rb"(?s:.*)" + _TASK_ID.pattern)
 _SEARCHED_BYTES = 64 * 1024
-#: Notifications that wait for `WebhookReceiver.notifications`, and the bytes of their bodies.
+#: Notifications that wait for `WebhookReceiver.notifications`, and the bytes of their bodies, claims and ids.
 _MAX_WAITING = 10_000
 _MAX_WAITING_BYTES = 64 * 1024 * 1024
 _BUSY = "this notification is being processed; post it again later"
@@ -110,12 +110,11 @@ class ReplayCache(Protocol):
 
 
 class _Waiting(NamedTuple):
-    """A notification that waits to be read: with its body, because an event may take twenty times as much memory as its JSON."""
+    """A notification that waits to be read: as JSON, because an event and claims may take twenty times as much memory."""
 
     body: bytes
-    task_id: str
     id: str
-    claims: Mapping[str, JSON]
+    claims: bytes
 
 
 class WebhookReceiver:
@@ -287,7 +286,7 @@ class WebhookReceiver:
     def _pass_on(self, notification: PushNotification, body: bytes) -> tuple[int, str]:
         try:
             if self._handle is None:
-                self._enqueue(_Waiting(body, notification.task_id, notification.id, notification.claims))
+                self._enqueue(_Waiting(body, notification.id, json.dumps(notification.claims).encode()))
             else:
                 self._handle(notification)
         except queue.Full:
@@ -301,7 +300,7 @@ class WebhookReceiver:
         return 204, ""
 
     def _enqueue(self, waiting: _Waiting) -> None:
-        size = len(waiting.body)
+        size = sum(map(len, waiting))
         with self._lock:
             if self._queued_bytes and self._queued_bytes + size > _MAX_WAITING_BYTES:
                 raise queue.Full
@@ -332,13 +331,15 @@ class WebhookReceiver:
         """
         while True:
             try:
-                body, task_id, own_id, claims = self._queue.get(timeout=timeout)
+                waiting = self._queue.get(timeout=timeout)
             except queue.Empty:
                 return
             with self._lock:
-                self._queued_bytes -= len(body)
-            event, version = _decode(_parse(body))
-            yield PushNotification(event=event, task_id=task_id, id=own_id, version=version, claims=claims)
+                self._queued_bytes -= sum(map(len, waiting))
+            event, version = _decode(_parse(waiting.body))
+            yield PushNotification(
+                event=event, task_id=_task_id(event), id=waiting.id, version=version, claims=json.loads(waiting.claims)
+            )
 
     # -- checks --
 
@@ -368,7 +369,7 @@ class WebhookReceiver:
             # Before the event is decoded, which takes longer than all of this.
             self._check_token(headers, token_of(named))
         event, version = _decode(value)
-        task_id = event.id if isinstance(event, Task) else event.task_id
+        task_id = _task_id(event)
         if token_of is not None and task_id != named:
             self._check_token(headers, token_of(task_id))
         own_id = headers.get(NOTIFICATION_ID.lower(), "")
@@ -520,6 +521,10 @@ def _decode(value: Any) -> tuple[Any, str]:
     except DecodeError as error:
         raise NotificationRefusedError(400, f"the body is no event: {error}") from None
     return event, version
+
+
+def _task_id(event: Any) -> str:
+    return str(event.id if isinstance(event, Task) else event.task_id)
 
 
 def _has_token(headers: Mapping[str, str], wanted: str | None) -> bool:

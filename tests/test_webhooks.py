@@ -582,11 +582,41 @@ def test_a_notification_that_a_killed_process_was_handling_is_given_again(
 
 
 def test_notifications_that_wait_are_limited_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "_MAX_WAITING_BYTES", 2 * len(BODY))
+    monkeypatch.setattr(webhooks, "_MAX_WAITING_BYTES", 2 * len(BODY) + 20)
     receiver = WebhookReceiver(token="t0ken")
     assert [post(receiver, X_A2A_Notification_Id=f"t/{number}")[0] for number in range(3)] == [204, 204, 503]
     assert next(receiver.notifications(0)).id == "t/0"
     assert [post(receiver, X_A2A_Notification_Id=f"t/{number}")[0] for number in (2, 3)] == [204, 503]
+
+
+def test_notifications_that_wait_take_little_more_memory_than_their_claims() -> None:
+    receiver = WebhookReceiver(trusted_keys=KEYS, url=URL)
+    headers = [signed(notification_id=f"t/{number}", own=[[]] * 2500) for number in range(20)]
+    tracemalloc.start()
+    try:
+        for one in headers:
+            assert post(receiver, **{name.replace("-", "_"): value for name, value in one.items()})[0] == 204
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    # As objects they take fifteen times as much.
+    assert held < 2 * sum(len(one["X-A2A-Notification-Signature"]) for one in headers)
+    read = list(receiver.notifications(0))
+    assert [(one.task_id, one.claims["own"]) for one in read] == [("t", [[]] * 2500)] * 20
+
+
+def test_the_claims_of_notifications_that_wait_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhooks, "_MAX_WAITING_BYTES", 20_000)
+    receiver = WebhookReceiver(trusted_keys=KEYS, url=URL)
+
+    def status(number: int) -> int:
+        headers = signed(notification_id=f"t/{number}", own="x" * 7000)
+        return post(receiver, **{name.replace("-", "_"): value for name, value in headers.items()})[0]
+
+    assert [status(number) for number in range(3)] == [204, 204, 503]
+    next(receiver.notifications(0))
+    assert [status(number) for number in (2, 3)] == [204, 503]
 
 
 def test_notifications_that_wait_take_little_more_memory_than_their_bodies() -> None:
