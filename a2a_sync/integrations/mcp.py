@@ -64,6 +64,8 @@ _FORM = {"type": "object", "properties": {_ANSWER: {"type": "string", "title": "
 _MAX_TOOLS = 1000
 #: The parts of an answer that become content each: the SDK needs tens of microseconds for one, on the event loop of all calls.
 _MAX_PARTS = 1000
+#: The characters of a file's name: each becomes up to twelve of an address.
+_MAX_NAME = 256
 _FAILED = (TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED)
 
 _Result: TypeAlias = CallToolResult | InputRequiredResult
@@ -176,7 +178,7 @@ def _result(result: Task | Message | None, *, asks: bool) -> _Result:
             return InputRequiredResult(input_requests={_ANSWER: ElicitRequest(params=params)}, request_state=result.id)
         return CallToolResult(content=[TextContent(text=tool_result(result))], _meta=_ids(result))
     parts = _parts(result)
-    if result is not None and len(parts) > _MAX_PARTS:
+    if result is not None and (len(parts) > _MAX_PARTS or sum(map(_characters, parts)) > MAX_TEXT):
         return CallToolResult(content=[TextContent(text=tool_result(result))], _meta=_ids(result))
     data = [part.data for part in parts if isinstance(part, DataPart)]
     structured = data[0] if len(data) == 1 and isinstance(data[0], dict) else None
@@ -202,6 +204,13 @@ def _parts(result: Task | Message | None) -> list[Part]:
     return parts or (list(answer.parts) if answer is not None else [])
 
 
+def _characters(part: Part) -> int:
+    """The characters of a text, or of what describes a file. Those of data are known when it is written."""
+    if isinstance(part, FilePart):
+        return len(part.filename) + len(part.media_type) + len(part.url or "")
+    return len(part.text) if isinstance(part, TextPart) else 0
+
+
 def _content(part: Part) -> Any:
     if isinstance(part, TextPart):
         return TextContent(text=part.text)
@@ -212,7 +221,7 @@ def _content(part: Part) -> Any:
 
 
 def _file(part: FilePart) -> Any:
-    name, media_type = part.filename or "file", part.media_type or "application/octet-stream"
+    name, media_type = part.filename[:_MAX_NAME] or "file", part.media_type or "application/octet-stream"
     if part.raw is None:
         return ResourceLink(name=name, uri=part.url or "", mime_type=media_type)
     data = base64.b64encode(part.raw).decode()

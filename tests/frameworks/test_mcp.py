@@ -285,6 +285,34 @@ def test_an_answer_of_very_many_parts_is_one_text() -> None:
     assert content.text.split() == [str(number) for number in range(1001)]
 
 
+def test_of_the_name_of_a_file_256_characters_are_in_its_address() -> None:
+    # One of 15 million held the event loop of all calls for four seconds, and took 900 MB.
+    agent = Agent("Shop", skills={"buy": "Buys"})
+    agent.message(lambda message, context: FilePart(raw=b"x", filename="\U0001f600" * 300))
+    with A2AApp(agent) as app, Client(app) as client:
+        (content,) = call(mcp_server(client), "hello").content
+    assert content.resource.uri == "a2a-sync:///" + "%F0%9F%98%80" * 256
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"raw": b"x", "filename": "x" * 1_500_000},
+        {"raw": b"x", "media_type": "image/" + "x" * 1_500_000},
+        {"url": "https://a.test/" + "x" * 1_500_000},
+    ],
+    ids=["name", "media type", "URL"],
+)
+def test_the_names_media_types_and_urls_of_files_are_bounded_like_text(about: dict[str, Any]) -> None:
+    agent = Agent("Shop", skills={"buy": "Buys"})
+    agent.message(lambda message, context: FilePart(**about))
+    with A2AApp(agent) as app, Client(app) as client:
+        (content,) = call(mcp_server(client), "hello").content
+    assert content.text.startswith("[file: ")
+    assert content.text.endswith(" more characters were left out]")
+    assert len(content.text) < 1_000_300
+
+
 @pytest.mark.parametrize("kind", [str, Failed, InputRequired])
 @pytest.mark.parametrize("asks", [False, True])
 def test_no_answer_has_more_text_than_a_model_can_read(kind: Any, asks: bool) -> None:
