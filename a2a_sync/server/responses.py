@@ -7,15 +7,14 @@ import os
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
-from itertools import chain
 from typing import NamedTuple
 
 from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.quotas import DECAY, Moment, Quotas, Share, short_switch_interval
+from a2a_sync.concurrency.turns import Turns
 from a2a_sync.engine.hub import Signal, Steps, Wait
 from a2a_sync.errors import OverloadedError
 from a2a_sync.server.pending import complete
@@ -64,7 +63,7 @@ class ResponseBudget:
         self._lock = threading.Lock()
         self._taken = 0
         self._reserved: dict[int, int] = {}
-        self._queue = _Queue()
+        self._queue: Turns[_Claim] = Turns()
         #: The thread that reads and encodes a response, or will do so, since when, and the pause after the one before it.
         self._turn: int | _Claim | None = None
         self._turn_began = self._pause = 0.0
@@ -198,7 +197,7 @@ class ResponseBudget:
         finally:
             with self._lock:
                 if not claim.granted:
-                    self._queue.remove(claim)
+                    self._queue.discard(claim)
                     self._grant()
                 elif response:
                     self._turn, self._turn_began = threading.get_ident(), time.monotonic()
@@ -330,48 +329,6 @@ class _Claim(Signal):
         self.owner = owner
         self.response = response
         self.granted = False
-
-
-class _Queue:
-    """The claims that wait. Owners have turns; those of one owner are in the order in which they came. Not thread-safe."""
-
-    def __init__(self) -> None:
-        #: The owner whose turn is next comes first.
-        self._waiting: dict[str, deque[_Claim]] = {}
-        #: The owner of the claim that was taken last.
-        self._last: str | None = None
-
-    def __iter__(self) -> Iterator[_Claim]:
-        return chain.from_iterable(self._waiting.values())
-
-    def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
-
-    @property
-    def first(self) -> _Claim:
-        """The claim whose turn it is."""
-        owner = next(iter(self._waiting))
-        if owner == self._last:
-            # Not when its claim was taken: others that have come since are before it too.
-            self._waiting[owner] = self._waiting.pop(owner)
-        return next(iter(self))
-
-    def add(self, claim: _Claim) -> None:
-        """Add the last claim of its owner."""
-        self._waiting.setdefault(claim.owner, deque()).append(claim)
-
-    def take(self) -> None:
-        """Remove the first claim."""
-        claim = self.first
-        self.remove(claim)
-        self._last = claim.owner
-
-    def remove(self, claim: _Claim) -> None:
-        """Remove any claim."""
-        claims = self._waiting[claim.owner]
-        claims.remove(claim)
-        if not claims:
-            del self._waiting[claim.owner]
 
 
 @cache
