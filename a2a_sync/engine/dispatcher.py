@@ -4,12 +4,13 @@ Brokers lose messages: a restart without persistence, a flush, a worker that die
 began a run holds its token until another one executes the job, so it knows which jobs are outstanding. When it stops or dies,
 the runs of its tokens are taken over like all others (`engine.membership`), and queued again.
 
-A broker may hang, and a send with it. Some requests send at the same time, and none while the last send failed or was slow: one
-thread sends the other jobs.
+A broker may hang, and a send with it. Some requests send at the same time, and none while sends fail or are slow: one thread sends
+the other jobs, for owners in turns.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -19,6 +20,7 @@ from typing import Final
 from a2a_sync.concurrency.background import Periodic
 from a2a_sync.concurrency.fork import renew_per_process
 from a2a_sync.concurrency.quotas import Quotas
+from a2a_sync.concurrency.turns import Turns
 from a2a_sync.engine.hub import EventHub
 from a2a_sync.engine.jobs import Job, JobQueue, JobReference
 from a2a_sync.errors import OverloadedError
@@ -27,28 +29,26 @@ from a2a_sync.telemetry.logs import get_logger
 
 logger: Final = get_logger(__name__)
 
-#: Seconds after which a job is sent again for the first time, and at most; the pause doubles in between.
-_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
+#: Seconds after which a job is sent again for the first time, and at most, also after its send has failed; the pause doubles in between.
+_FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_FAILED_PAUSE = 5.0, 300.0, 30.0
 #: Requests that send at the same time.
 _SENDING_REQUESTS = 8
 #: A send that takes more seconds is slow.
 _SLOW = 0.5
-#: After so many sends have failed, one after another, the rest of the jobs is not tried for a while.
-_MAX_FAILURES = 3
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Outstanding:
     """A job that has not begun, as far as this process knows.
 
-    ``left``: the thread has to send it for the first time; ``failed``: its last send has failed.
+    ``pause``: the seconds from its last send until it is sent again, 0 before the first one; ``due``: the time of that, infinite while
+    it waits for its turn or is sent for the first time; ``failed``: its last send has failed.
     """
 
     job: JobReference
     owner: str
-    pause: float
-    due: float
-    left: bool = False
+    pause: float = 0.0
+    due: float = math.inf
     failed: bool = False
 
 
@@ -73,7 +73,7 @@ class Dispatcher:
         self._hub = hub
         self._max_queued = max_queued
         self._quotas = quotas or Quotas()
-        self._rounds = Periodic("a2a-dispatch", self._send_again, retry=_FIRST_PAUSE)
+        self._rounds = Periodic("a2a-dispatch", self._send_next, retry=_FIRST_PAUSE)
         renew_per_process(self)
 
     def renew(self) -> None:
@@ -81,6 +81,10 @@ class Dispatcher:
         self._lock = threading.Lock()
         self._places = self._quotas.share(self._max_queued, self._quotas.quota.max_queued_runs)
         self._outstanding: dict[str, _Outstanding] = {}
+        #: Outstanding jobs that the thread sends, for the first time and again, and whether it sends one of the latter next.
+        self._first: Turns[_Outstanding] = Turns()
+        self._again: Turns[_Outstanding] = Turns()
+        self._again_next = False
         self._sending = 0
         self._failing = False
         self._slow = False
@@ -109,7 +113,7 @@ class Dispatcher:
     def submit(self, job: Job, owner: str) -> None:
         """Send `job`, or leave it to the thread. Its place becomes free when a process begins to execute it."""
         reference = job.hand_over()
-        one = _Outstanding(reference, owner, _FIRST_PAUSE, time.monotonic() + _FIRST_PAUSE)
+        one = _Outstanding(reference, owner)
         if (former := self._outstanding.get(reference.task_id)) is not None:
             # Its run has begun elsewhere and ended, which was not announced yet.
             self._forget(former)
@@ -117,14 +121,13 @@ class Dispatcher:
             self._hub.pubsub.subscribe(reference.task_id, soon=True)
         with self._lock:
             self._outstanding[reference.task_id] = one
-            one.left = self._failing or self._slow or self._sending >= _SENDING_REQUESTS
-            self._sending += not one.left
-        if one.left:
-            if self._failing:
-                # The queue is not tried for each job, but in the rounds of the thread.
-                self._rounds.start()
+            left = self._failing or self._slow or self._sending >= _SENDING_REQUESTS
+            if left:
+                self._first.add(one)
             else:
-                self._rounds.wake()
+                self._sending += 1
+        if left:
+            self._rounds.wake()
             return
         try:
             self._send(one)
@@ -162,56 +165,63 @@ class Dispatcher:
         """Send nothing again. Other processes queue the runs again of which this one holds the tokens."""
         self._rounds.stop()
 
-    def _send(self, one: _Outstanding) -> bool:
+    def _send(self, one: _Outstanding) -> None:
         began = time.monotonic()
         try:
             self._jobs.send(one.job)
         except Exception as error:
             with self._lock:
-                before, self._failing = self._failing, True
-                one.left = one.failed = True
+                # The queue may refuse this job only: a second failure of it does not show that others fail too.
+                fails = not one.failed and not self._failing
+                self._failing = self._failing or fails
+                one.failed = True
             # A broker that is away fails each send: the stack is logged once.
             logger.error(
                 "a job could not be sent to its queue; it is sent again: %s",
                 error,
-                exc_info=not before,
+                exc_info=fails,
                 extra={"task_id": one.job.task_id},
             )
-            return False
-        one.left = one.failed = self._failing = False
-        self._slow = time.monotonic() - began > _SLOW
-        return True
-
-    def _send_again(self) -> float | None:
-        """Send each job that is left or due; the seconds until the next one is due, None while none is outstanding."""
-        failures = 0
-        # A queue may refuse some jobs only: they do not keep others from being sent.
-        for one in sorted(self._outstanding.values(), key=lambda one: one.failed):
-            first = one.left
-            if not first and one.due > time.monotonic():
-                continue
-            if not self._is_outstanding(one):
-                self._forget(one)
-                continue
-            if not first:
-                where = {"task_id": one.job.task_id}
-                logger.info("a job has not begun for %.0f s; it is sent again", one.pause, extra=where)
-            if not self._send(one):
-                failures += 1
-                if failures == _MAX_FAILURES:
-                    return _FIRST_PAUSE
-                continue
-            failures = 0
-            if not first:
-                one.pause = min(2 * one.pause, _LONGEST_PAUSE)
+        else:
+            one.failed = self._failing = False
+            self._slow = time.monotonic() - began > _SLOW
+        finally:
+            longest = _LONGEST_FAILED_PAUSE if one.failed else _LONGEST_PAUSE
+            one.pause = min(2 * one.pause or _FIRST_PAUSE, longest)
             one.due = time.monotonic() + one.pause * random.uniform(0.8, 1.2)
-        outstanding = list(self._outstanding.values())
-        if not outstanding:
-            return None
-        due = min(
-            time.monotonic() + _FIRST_PAUSE if one.failed else 0.0 if one.left else one.due for one in outstanding
-        )
-        return min(max(0.1, due - time.monotonic()), _FIRST_PAUSE)
+
+    def _send_next(self) -> float | None:
+        """Send the job whose turn it is; the seconds until the next one is due, None while none is outstanding."""
+        one = self._take()
+        if one is None:
+            with self._lock:
+                due = [one.due for one in self._outstanding.values()]
+            return min(max(0.0, min(due) - time.monotonic()), _FIRST_PAUSE) if due else None
+        if not self._is_outstanding(one):
+            self._forget(one)
+            return 0.0
+        if one.pause and not one.failed:
+            where = {"task_id": one.job.task_id}
+            logger.info("a job has not begun for %.0f s; it is sent again", one.pause, extra=where)
+        self._send(one)
+        return 0.0
+
+    def _take(self) -> _Outstanding | None:
+        """The job whose turn it is, None while none is due. A first send waits for one repeated send at most, and the reverse."""
+        now = time.monotonic()
+        with self._lock:
+            for one in self._outstanding.values():
+                if one.due <= now:
+                    one.due = math.inf
+                    self._again.add(one)
+            turns = self._again if self._again and (self._again_next or not self._first) else self._first
+            if not turns:
+                return None
+            self._again_next = turns is self._first
+            one = turns.take()
+            # Where the store cannot be asked whether it is outstanding, its turn comes again.
+            one.due = now + _FIRST_PAUSE
+            return one
 
     def _is_outstanding(self, one: _Outstanding) -> bool:
         workers = self._store.workers
@@ -222,6 +232,8 @@ class Dispatcher:
             if self._outstanding.get(one.job.task_id) is not one:
                 return
             del self._outstanding[one.job.task_id]
+            self._first.discard(one)
+            self._again.discard(one)
             self._places.release(one.owner)
         self._hub.unsubscribe(one.job.task_id)
 

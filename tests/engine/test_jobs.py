@@ -17,7 +17,7 @@ import pytest
 
 from a2a_sync import A2AApp, Agent, AgentHost, InputRequired, Limits
 from a2a_sync import operations as op
-from a2a_sync.engine.dispatcher import _MAX_FAILURES, _SENDING_REQUESTS
+from a2a_sync.engine.dispatcher import _SENDING_REQUESTS
 from a2a_sync.engine.jobs import FunctionQueue, JobConsumer, JobQueue, JobReference
 from a2a_sync.errors import OverloadedError
 from a2a_sync.server.metrics import Metrics
@@ -342,7 +342,7 @@ def test_requests_send_nothing_while_a_queue_fails_and_its_stack_is_logged_once(
 def test_jobs_that_a_queue_refuses_do_not_keep_others_from_being_sent(jobs: TextQueue, tmp_path: Path) -> None:
     remote = Pair(tmp_path / "tasks.db", jobs)
     web = remote.site(lambda message, context: "done")
-    jobs.refused = _MAX_FAILURES + 1
+    jobs.refused = 4
     for _ in range(jobs.refused):
         _begin(web)
     eventually(lambda: len(jobs.refused_tasks) == jobs.refused, "a send of each")
@@ -390,7 +390,7 @@ def test_a_forked_child_does_not_send_the_jobs_of_its_parent(jobs: TextQueue, tm
     dispatcher = web._engine.runs._dispatcher
     assert dispatcher is not None
     dispatcher.renew()
-    assert (dispatcher.waiting, dispatcher._send_again()) == (0, None)
+    assert (dispatcher.waiting, dispatcher._send_next()) == (0, None)
     remote.close()
 
 
