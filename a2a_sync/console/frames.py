@@ -11,6 +11,7 @@ from a2a_sync import urls
 from a2a_sync.client import Frame
 from a2a_sync.console.markup import clean
 from a2a_sync.console.values import indent_json
+from a2a_sync.errors import UnsafeURLError
 
 #: In the metadata of a task here: the ids of the task at the agent.
 REMOTE = "urn:a2a-sync:console:remote"
@@ -81,7 +82,15 @@ def frame_row(recorded: Recorded, home: str) -> dict[str, Any]:
         "method": frame.method,
         "url": clean(frame.url),
         "headers": dict(frame.headers),
-        "at_home": urls.may_send_credentials(home, frame.url),
+        "at_home": _may_have_credentials(home, frame.url),
         "json": clean(indent_json(frame.body, _MAX_SHOWN)),
         "whole": len(frame.body) <= _MAX_SHOWN,
     }
+
+
+def _may_have_credentials(home: str, url: str) -> bool:
+    try:
+        return urls.may_send_credentials(home, url)
+    except UnsafeURLError:
+        # The client has not sent it: ids of an agent may make a URL too long.
+        return False

@@ -341,6 +341,14 @@ def test_credentials_are_named_for_requests_to_the_origin_of_the_agent_only(
     console.site.close(1.0)
 
 
+def test_a_frame_whose_url_no_client_sends_has_no_credentials() -> None:
+    log = FrameLog()
+    for url in ("http://agent.test/tasks/" + "x" * 20_000, "http://a@agent.test/", "http://[/"):
+        log.add("odd", Frame(True, "GET", url, {}, b""))
+    rows = [frame_row(one, "http://agent.test/") for one in log.of_task("odd")]
+    assert [row["at_home"] for row in rows] == [False] * 3
+
+
 def test_a_page_shows_the_newest_frames_whatever_an_agent_has_sent() -> None:
     log, head = FrameLog(), Frame(False, "POST", "http://agent.test/", {}, b"{}")
     for _ in range(3000):
