@@ -141,7 +141,7 @@ class MTLSAuth(Authenticator):
     Parameters:
         identify: called with the subject, such as ``CN=ada,O=Example``, returns the caller. Without it the subject is the id.
         header: the header in which a proxy sends the subject. The proxy must set it in every request, whatever clients
-            send.
+            send. A value that begins with ``{``, as a placeholder of Caddy without a value does, counts as none.
         verified: another header of the proxy, which must be ``SUCCESS`` (nginx: ``$ssl_client_verify``).
         proxies: the addresses and networks of trusted proxies; by default this machine.
         name: the name of the scheme in the card.
@@ -177,7 +177,9 @@ class MTLSAuth(Authenticator):
             return ""
         if self._verified is not None and request.headers.get(self._verified.lower()) != "SUCCESS":
             return ""
-        return request.headers.get(self._header.lower(), "").strip()
+        subject = request.headers.get(self._header.lower(), "").strip()
+        # Caddy sends a placeholder that has no value as it was configured; no distinguished name begins so.
+        return "" if subject.startswith("{") else subject
 
     def _from_proxy(self, request: AuthRequest) -> bool:
         try:

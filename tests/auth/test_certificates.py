@@ -281,6 +281,15 @@ def test_it_is_the_proxy_that_counts_and_not_the_forwarded_address() -> None:
         assert caller_of(peer, headers, environ={"REMOTE_ADDR": "127.0.0.1"})["id"] == "CN=ada"
 
 
+def test_a_placeholder_of_a_proxy_is_no_subject() -> None:
+    """What Caddy sends of a client without a certificate."""
+    headers = {"X-Client-Subject": "{http.request.tls.client.subject}"}
+    with served(MTLSAuth(header="X-Client-Subject")) as peer:
+        answer = peer.call("SendMessage", message(), headers=headers, environ={"REMOTE_ADDR": "127.0.0.1"})
+
+    assert answer.status == 401
+
+
 @pytest.mark.parametrize("headers", [{**BEHIND, "X-Client-Verify": "NONE"}, {"X-Client-Subject": "CN=ada"}, {}])
 def test_a_proxy_says_that_it_has_verified(headers: dict[str, str]) -> None:
     with served(proxied()) as peer:
