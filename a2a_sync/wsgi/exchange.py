@@ -193,6 +193,9 @@ class Exchange:
             UnauthenticatedError, PermissionDeniedError, OverloadedError: the request is refused.
         """
         try:
+            if PRINCIPAL in self.environ:
+                # Also with None: the framework knows its callers, and this one is none of them.
+                self._budget.quotas.several = True
             self._principal = self._authenticate(auth_request(self.environ, self.headers))
             if self._principal is not None:
                 self._caller = self._principal.id

@@ -280,6 +280,29 @@ def test_without_authentication_one_caller_may_use_all_threads() -> None:
             client.cancel_task(task_id)
 
 
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_anonymous_callers_leave_threads_to_those_that_the_framework_knows(binding: str) -> None:
+    limits = Limits(max_concurrent_runs=8, max_queued_runs=8)
+    with A2AApp(agent, limits=limits, protocol_bindings=[binding]) as app:
+        inner = app.wsgi_app
+
+        def of_a_framework(environ: Any, start_response: Any) -> Any:
+            return inner({**environ, "a2a_sync.principal": environ.get("HTTP_X_CALLER")}, start_response)
+
+        app.wsgi_app = of_a_framework
+        session = wsgi_session(app)
+        anonymous, ada = (
+            Client("http://agent.test", session=session, retry=Retry.off),
+            named("http://agent.test", "ada", session=session),
+        )
+        begun = [anonymous.send("wait", return_immediately=True).id for _ in range(8)]
+        with pytest.raises(OverloadedError, match="this caller"):
+            anonymous.send("wait", return_immediately=True)
+        ada.cancel_task(ada.send("wait", return_immediately=True).id)
+        for task_id in begun:
+            anonymous.cancel_task(task_id)
+
+
 # -- storage ------------------------------------------------------------------------------------------------------------
 
 
