@@ -184,6 +184,7 @@ class CallContext:
         gone: returns True once no reader is left for the answer.
         address: the URL at which the server was called, for operations whose result contains it.
         owner: the owner of the tasks, if that is not the principal.
+        owner_found: called with the owner that quotas count for, where ``owner=`` of the app is asked for it. May raise an error.
         peer: the network address of the caller, or ``""``.
         threaded: the call holds a thread of the server while it waits: its stream, or a blocking send.
         deferred_after: seconds after which a call that waits may return a stream of its result, so that no thread waits for it.
@@ -203,6 +204,7 @@ class CallContext:
     gone: Callable[[], bool] | None = None
     address: str = ""
     owner: str | None = None
+    owner_found: Callable[[str], None] | None = None
     peer: str = ""
     threaded: bool = True
     deferred_after: float = math.inf

@@ -255,6 +255,47 @@ def test_small_requests_of_an_owner_are_expensive_where_others_were(
     elsewhere(budget, "greedy")
 
 
+def test_the_time_before_the_owner_is_found_counts_for_the_owner_only(
+    budget: ResponseBudget, clock: SimpleNamespace
+) -> None:
+    budget.begin("gateway", expensive=False, found=False)
+    clock.used += 0.4
+    # It reserves bytes, which may take a wait.
+    budget.attach(budget.detach())
+    clock.used += 0.6
+    budget.count_for("greedy")
+    clock.used += 0.1
+    budget.release()
+    assert list(budget.quotas.times.owners) == ["greedy"]
+    assert budget.quotas.times.of("greedy") == pytest.approx(0.6 * math.exp(-0.05) + 0.1)
+
+
+def test_a_request_whose_owner_is_never_found_counts_for_none(budget: ResponseBudget, clock: SimpleNamespace) -> None:
+    budget.begin("gateway", expensive=False, found=False)
+    clock.used += 0.6
+    budget.release()
+    assert budget.quotas.times.owners == {}
+
+
+def test_an_expensive_request_counts_for_its_owner_once_that_is_found(
+    budget: ResponseBudget, clock: SimpleNamespace
+) -> None:
+    def found(owner: str) -> None:
+        budget.begin("gateway", expensive=True, found=False)
+        try:
+            budget.count_for(owner)
+        except OverloadedError:
+            budget.release()
+            raise
+
+    for _ in range(2):
+        Background(lambda: found("greedy")).result(TIMEOUT)
+    with pytest.raises(OverloadedError, match=REFUSED):
+        Background(lambda: found("greedy")).result(TIMEOUT)
+    Background(lambda: found("honest")).result(TIMEOUT)
+    assert budget._in_work.taken == 3
+
+
 def test_a_request_that_waits_is_not_in_work(budget: ResponseBudget, clock: SimpleNamespace) -> None:
     for _ in range(3):
         budget.begin("greedy", expensive=True)

@@ -82,12 +82,13 @@ class Agents:
 
 
 class _Caller(NamedTuple):
-    """The caller of a request to an agent, which belongs to `tenant`."""
+    """The caller of a request to an agent, which belongs to `tenant`; `owner_found` is that of its context."""
 
     headers: dict[str, str]
     tenant: str
     peer: str
     principal: Principal | None
+    owner_found: Callable[[str], None] | None
 
 
 @dataclass(eq=False, repr=False)
@@ -158,9 +159,10 @@ class Methods:
                 _leave_if_gone(rpc)
                 service, caller = self._admit(method, data, rpc)
                 owner = "" if caller.principal is None else caller.principal.id
-                service.engine.responses.check(owner)
+                if not service.names_owners:
+                    service.engine.responses.check(owner)
                 many = len(data) > _SMALL_MESSAGE and protobuf.has_many_fields(data, method.request)
-                service.engine.responses.begin(owner, expensive=many)
+                service.engine.responses.begin(owner, expensive=many, found=not service.names_owners)
                 if len(data) > SMALL_BYTES:
                     yield from service.engine.responses.reserving(len(data), owner, response=False)
                     _leave_if_gone(rpc)
@@ -210,7 +212,8 @@ class Methods:
         peer = _address(rpc.peer())
         certificate = partial(_certificate, rpc)
         principal = service.authenticate(AuthRequest(headers, peer_address=peer, certificate=certificate))
-        return service, _Caller(headers, tenant, peer, principal)
+        owner_found = service.engine.responses.count_for if service.names_owners else None
+        return service, _Caller(headers, tenant, peer, principal, owner_found)
 
     def _read(
         self, operation: AnyOperation, method: protobuf.Method, data: bytes, caller: _Caller, rpc: Any
@@ -234,6 +237,7 @@ class Methods:
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
             gone=lambda: not rpc.is_active(),
             address=self.address() if operation.addressed else "",
+            owner_found=caller.owner_found,
             peer=caller.peer,
             # Streams leave the thread at once, and calls that wait after a moment.
             threaded=False,

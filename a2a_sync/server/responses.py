@@ -70,8 +70,9 @@ class ResponseBudget:
         self._places = self.quotas.share(self._max_places)
         #: The owner of the request or response of each thread.
         self._owners: dict[int, str] = {}
-        #: Of each thread: the owner of its request, the time when it began, see `ProcessorTimes`, and whether it is counted below.
-        self._began: dict[int, tuple[str, Moment, bool]] = {}
+        #: Of each thread: the owner of its request, whether that is found, the time when it began, see `ProcessorTimes`, and whether
+        #: it is counted below.
+        self._began: dict[int, tuple[str, bool, Moment, bool]] = {}
         #: The requests in work that may be expensive.
         self._in_work = self.quotas.share(sys.maxsize, _MAX_EXPENSIVE)
 
@@ -104,31 +105,58 @@ class ResponseBudget:
                 # Under gevent the pause may be ended by an exception.
                 self._give(owner)
 
-    def begin(self, owner: str, *, expensive: bool) -> None:
+    def begin(self, owner: str, *, expensive: bool, found: bool = True) -> None:
         """Count the processor time of the calling thread for `owner` until it waits, or calls `release`.
 
-        `expensive`: the request will need much of it, as where others of `owner` have.
+        `expensive`: the request will need much of it, as where others of `owner` have. Where the owner of the call is not `found`
+        yet, `owner` is the principal, which may be many owners: no time counts until `count_for`.
 
         Raises:
             OverloadedError: such a request, and too many are in work.
         """
         if owner or self.quotas.several:
-            if not expensive and owner in self._times.owners:
+            if found and not expensive and owner in self._times.owners:
                 expensive = self._times.of(owner) > _MUCH
             if expensive:
                 self._take(owner)
-            self._began[threading.get_ident()] = owner, self._times.now(), expensive
+            self._began[threading.get_ident()] = owner, found, self._times.now(), expensive
+
+    def count_for(self, owner: str) -> None:
+        """Count the request of the calling thread, which has begun for a principal, for the owner of its call. As `check`, it may pause.
+
+        Raises:
+            OverloadedError: as `check`, `begin` and `admit`.
+        """
+        thread = threading.get_ident()
+        if (began := self._began.pop(thread, None)) is None:
+            return
+        principal, _, since, expensive = began
+        if expensive:
+            self._give(principal)
+        if time.monotonic() - since[0] >= self._times.least:
+            self._times.add(owner, since)
+        with self._lock:
+            if (admitted := self._owners.get(thread, owner)) != owner:
+                self._places.release(admitted)
+                fits = self._places.admits(owner)
+                # In any case: `release` releases it.
+                self._places.take(owner)
+                self._owners[thread] = owner
+                if not fits:
+                    raise _too_many(own=True)
+        self.check(owner)
+        self.begin(owner, expensive=expensive)
 
     def count(self, owner: str) -> None:
         """Count the time for a request of `owner` that has waited."""
         if owner or self.quotas.several:
-            self._began[threading.get_ident()] = owner, self._times.now(), False
+            self._began[threading.get_ident()] = owner, True, self._times.now(), False
 
     def end_count(self) -> None:
         """End what `begin` or `count` has begun."""
         if (began := self._began.pop(threading.get_ident(), None)) is not None:
-            owner, since, expensive = began
-            if time.monotonic() - since[0] >= self._times.least:
+            owner, found, since, expensive = began
+            if found and time.monotonic() - since[0] >= self._times.least:
                 self._times.add(owner, since)
             if expensive:
                 self._give(owner)
@@ -157,10 +185,7 @@ class ResponseBudget:
             if thread in self._owners:
                 return
             if not self._places.admits(owner):
-                own = self._places.taken < self._places.total
-                whose = " of this caller" if own else ""
-                text = f"too many large requests and responses{whose} at once; try again later"
-                raise OverloadedError(text, retry_after=1.0)
+                raise _too_many(own=self._places.taken < self._places.total)
             self._places.take(owner)
             self._owners[thread] = owner
 
@@ -239,7 +264,7 @@ class ResponseBudget:
         thread = threading.get_ident()
         caller = None
         if thread in self._began:
-            caller = self._began[thread][0]
+            caller = self._began[thread][:2]
             # Before the wait: others of the owner may come meanwhile.
             self.end_count()
         with self._lock:
@@ -258,7 +283,7 @@ class ResponseBudget:
     def attach(self, held: Held) -> None:
         """Have the calling thread hold what `detach` has returned."""
         if held.caller is not None:
-            self._began[threading.get_ident()] = held.caller, self._times.now(), False
+            self._began[threading.get_ident()] = *held.caller, self._times.now(), False
         if held.owner is not None:
             with self._lock:
                 self._owners[threading.get_ident()] = held.owner
@@ -310,12 +335,12 @@ class Held(NamedTuple):
     Attributes:
         owner: for which it was admitted; None: it was not.
         size: the bytes that it has reserved.
-        caller: the owner of its request, whose processor time counts; None: it does not.
+        caller: the owner of its request, whose processor time counts, and whether that is found; None: it does not count.
     """
 
     owner: str | None
     size: int
-    caller: str | None
+    caller: tuple[str, bool] | None
 
 
 class _Claim(Signal):
@@ -329,6 +354,11 @@ class _Claim(Signal):
         self.owner = owner
         self.response = response
         self.granted = False
+
+
+def _too_many(*, own: bool) -> OverloadedError:
+    whose = " of this caller" if own else ""
+    return OverloadedError(f"too many large requests and responses{whose} at once; try again later", retry_after=1.0)
 
 
 @cache

@@ -130,6 +130,8 @@ class AgentService(Components):
             secured=self._admission.declare if self._admission is not None else None,
         )
         mount.serve(_with_hooks(spec, activation, around_run, metrics))
+        #: The owner of a call is known when its request has been read, and not by its principal.
+        self.names_owners: bool = owner is not None
         if auth is not None or owner is not None:
             engine.quotas.several = True
         for observer in observers:

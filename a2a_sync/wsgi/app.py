@@ -306,6 +306,7 @@ class A2AApp(Site):
             self._service.authenticate,
             self._body_deadline,
             self._engine.responses,
+            self._service.names_owners,
         )
 
     def _refusal(self, environ: WSGIEnvironment, path: str) -> WSGIApplication | None:

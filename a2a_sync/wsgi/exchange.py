@@ -118,6 +118,7 @@ class Exchange:
         authenticate: returns the caller of a request, or raises.
         body_deadline: ends connections whose bodies take too long.
         budget: admits large bodies.
+        names_owners: the call calls `CallContext.owner_found`; until then its owner is not known.
     """
 
     environ: WSGIEnvironment
@@ -127,6 +128,7 @@ class Exchange:
     _authenticate: Callable[[AuthRequest], Principal | None]
     _body_deadline: BodyDeadline
     _budget: ResponseBudget
+    _names_owners: bool = False
 
     def __post_init__(self) -> None:
         #: The HTTP method.
@@ -136,7 +138,7 @@ class Exchange:
         #: The media type of the body, in lower case; empty where the request does not have one.
         self.media_type: str = self.environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
         self._principal: Principal | None = None
-        #: The id of the principal.
+        #: The id of the principal, or the owner of the call once that is found.
         self._caller = ""
         self._response_headers: dict[str, str] = {}
         self._body_read = False
@@ -200,7 +202,7 @@ class Exchange:
             if self._principal is not None:
                 self._caller = self._principal.id
             self._counted = self._principal is not None or self._budget.quotas.several
-            if self._counted:
+            if self._counted and not self._names_owners:
                 self._budget.check(self._caller)
         except AgentError:
             if 0 < (self.request.content_length or 0) <= _SMALL_BODY:
@@ -255,7 +257,8 @@ class Exchange:
             )
         # Not before: a slow client keeps nothing from others.
         if self._counted:
-            self._budget.begin(self._caller, expensive=len(body) > _SMALL_BODY and has_many_values(body))
+            expensive = len(body) > _SMALL_BODY and has_many_values(body)
+            self._budget.begin(self._caller, expensive=expensive, found=not self._names_owners)
         if len(body) > SMALL_BYTES:
             self._budget.reserve(len(body), self._caller, response=False)
         return body
@@ -294,7 +297,7 @@ class Exchange:
             OverloadedError: it has no body, and `ResponseBudget.begin` refuses it.
         """
         if self._counted and not self._body_read:
-            self._budget.begin(self._caller, expensive=False)
+            self._budget.begin(self._caller, expensive=False, found=not self._names_owners)
         last = self.headers.get("last-event-id", "")
         return CallContext(
             headers=self.headers,
@@ -305,9 +308,14 @@ class Exchange:
             last_event_id=int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None,
             gone=self._connection.gone,
             address=address_of(self.request) if operation.addressed else "",
+            owner_found=self._count_for if self._names_owners else None,
             peer=self.environ.get("REMOTE_ADDR", ""),
             deferred_after=_DEFERRED_AFTER if self._connection.resumes and operation is SEND_MESSAGE else math.inf,
         )
+
+    def _count_for(self, owner: str) -> None:
+        self._caller = owner
+        self._budget.count_for(owner)
 
     # -- the response --
 

@@ -24,7 +24,7 @@ from a2a_sync.wsgi.connection import Connection
 class PausableBody(ABC):
     """A body whose iteration may pause while it waits. Used by one thread at a time, but for `_wake`.
 
-    ``caller`` is the id of the principal; bodies of several callers are continued in turn.
+    ``caller`` is the owner that quotas count for; bodies of several callers are continued in turn.
     """
 
     def __init__(self, connection: Connection, limits: Limits, caller: str) -> None:

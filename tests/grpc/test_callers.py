@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -29,6 +31,7 @@ from a2a_sync.errors import (  # noqa: E402
     UnauthenticatedError,
 )
 from a2a_sync.limits import OwnerQuota  # noqa: E402
+from a2a_sync.operations import NAMED_MARK  # noqa: E402
 from a2a_sync.server.metrics import Metrics  # noqa: E402
 from a2a_sync.telemetry.tracing import outgoing  # noqa: E402
 from a2a_sync.testing import wsgi_session  # noqa: E402
@@ -120,6 +123,25 @@ def test_blocking_sends_and_streams_of_an_owner_are_bounded_together() -> None:
         for task in ada.list_tasks().tasks:
             ada.cancel_task(task.id)
         assert waiting.result(60)
+
+
+def test_expensive_requests_count_for_the_owner_that_the_app_names() -> None:
+    app = A2AApp(
+        Worker(), auth=BearerAuth({"g": "gateway"}), owner=lambda call: f"user {call.context.headers['x-user']}"
+    )
+    times = app._engine.responses.quotas.times
+    with serving(app) as server, ExitStack() as clients:
+        greedy, honest = (
+            clients.enter_context(client_of(server, auth="g", headers={"X-User": name}, retry=None))
+            for name in ("greedy", "honest")
+        )
+        for name in (f"{NAMED_MARK}user greedy", "gateway"):
+            times.add(name, (0.0, time.thread_time() - 1000.0))
+            for _ in range(2):
+                app._engine.responses.begin(name, expensive=False)
+        with pytest.raises(OverloadedError, match="too many expensive requests of this caller"):
+            greedy.list_tasks()
+        assert honest.send("hi").text == "worker: hi"
 
 
 def test_calls_of_both_transports_are_counted_in_one_registry() -> None:

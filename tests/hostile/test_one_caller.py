@@ -22,6 +22,7 @@ from a2a_sync.engine import runs
 from a2a_sync.errors import OverloadedError, RequestTooLargeError, TaskNotFoundError
 from a2a_sync.integrations.remote import AgentTool
 from a2a_sync.limits import OwnerQuota
+from a2a_sync.operations import NAMED_MARK
 from a2a_sync.stores.base import (
     SMALL_BYTES,
     Owner,
@@ -456,6 +457,58 @@ def test_small_expensive_requests_of_one_caller_leave_threads_to_another(monkeyp
         with pytest.raises(OverloadedError, match="too many expensive requests of this caller"):
             greedy.list_tasks()
         assert honest.send("hello").text == "hello"
+
+
+def user_behind_the_gateway(call: Any) -> str:
+    return f"user {call.context.headers['x-user']}"
+
+
+def behind_the_gateway(name: str, session: Any, **options: object) -> Client:
+    return Client(
+        "http://agent.test",
+        headers={"X-Caller": "gateway", "X-User": name},
+        session=session,
+        retry=Retry.off,
+        **options,
+    )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_expensive_requests_of_a_user_behind_a_gateway_do_not_count_for_another(
+    monkeypatch: pytest.MonkeyPatch, binding: str
+) -> None:
+    set_clock(monkeypatch, quotas, monotonic=0.0)
+    table = [{"a": {}}] * 60_000
+    with A2AApp(agent, auth=caller, owner=user_behind_the_gateway, protocol_bindings=[binding]) as app:
+        session = wsgi_session(app)
+        greedy, honest = (behind_the_gateway(name, session) for name in ("greedy", "honest"))
+        assert greedy.send(["hello", DataPart(table)]).text == "hello"
+        responses, owner = app._engine.responses, f"{NAMED_MARK}user greedy"
+        times = responses.quotas.times
+        assert list(times.owners) == [owner]
+        times.add(owner, (0.0, time.thread_time() - 1.0))
+        begin = partial(responses.begin, owner, expensive=False)
+        for _ in range(2):
+            Background(begin).result(TIMEOUT)
+        for refused in (greedy.list_tasks, lambda: greedy.send("hello"), lambda: list(greedy.stream("hello"))):
+            with pytest.raises(OverloadedError, match="too many expensive requests of this caller"):
+                refused()
+        assert honest.send("hello").text == "hello"
+        assert honest.send(["hello", DataPart(table)]).text == "hello"
+
+
+def test_large_requests_of_a_user_behind_a_gateway_leave_places_to_another() -> None:
+    with A2AApp(agent, auth=caller, owner=user_behind_the_gateway) as app:
+        session, responses = wsgi_session(app), app._engine.responses
+        greedy, honest = (behind_the_gateway(name, session) for name in ("greedy", "honest"))
+        large = "hello " + "x" * 2_000_000
+        assert greedy.send(large).text
+        for _ in range(8):
+            responses._places.take(f"{NAMED_MARK}user greedy")
+        with pytest.raises(OverloadedError, match="too many large requests and responses of this caller"):
+            greedy.send(large)
+        assert honest.send(large).text
+        assert (responses._places.taken, responses._taken) == (8, 0)
 
 
 def test_messages_of_runs_have_a_bound_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
