@@ -222,7 +222,6 @@ FEATURES = (
             "server.responses": "*",
             "server.engine": "ServerEngine.reserve",
             "wsgi.connection": "HeldBytes LimitedBody._was_read",
-            "wsgi.exchange": "Exchange._caller",
             "jsontext": "_brackets _check_containers _outside_strings",
             "client.connections": "request_unread",
             "outbound.http": "FinalResponse",
