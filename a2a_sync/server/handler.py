@@ -247,7 +247,17 @@ class RequestHandler:
                 self._runs.store_tasks(owner)
             elif message.context_id:
                 self._runs.store_tasks(owner, message.context_id)
-            message = replace(message, task_id=task_id, context_id=message.context_id or new_id())
+            # Half the time of `replace`.
+            message = Message(
+                role=message.role,
+                parts=message.parts,
+                message_id=message.message_id,
+                context_id=message.context_id or new_id(),
+                task_id=task_id,
+                metadata=message.metadata,
+                extensions=message.extensions,
+                reference_task_ids=message.reference_task_ids,
+            )
         else:
             self._runs.store_tasks(owner)
             head = self._store.head(owner, message.task_id)
