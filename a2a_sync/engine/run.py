@@ -87,7 +87,7 @@ class Run:
         chunk_writer: stores queued pieces of text.
         value_locks: for changes of the values of contexts.
         reads: for what the agent's code reads of tasks.
-        times: the processor time of what the run stores counts for the owner.
+        times: the processor time of what the run stores counts for the owner; None: its message is small, and it does not count.
         limits: of the app.
         debug: an unexpected exception fails the task with its traceback.
     """
@@ -104,7 +104,7 @@ class Run:
     chunk_writer: ChunkWriter
     value_locks: KeyedLocks
     reads: LargeReads
-    times: ProcessorTimes
+    times: ProcessorTimes | None
     limits: Limits
     debug: bool = False
     began: float | None = field(default=None, init=False)
@@ -267,18 +267,17 @@ class Run:
                     self._raise_flush_error()
                 stamped = self._stamp(events)
                 state = check(TaskState.WORKING if self.started is None else self.state, stamped)
-                began = self.times.now()
+                began = None if self.times is None else self.times.now()
                 if self.started is None:
                     self._begin_with(stamped)
                 else:
                     self._append(stamped, end=end_run(stamped))
-                now = time.monotonic()
-                if now - began[0] >= self.times.least:
+                if began is not None and self.times is not None and time.monotonic() - began[0] >= self.times.least:
                     self.times.add(self._quota_owner, began)
                 self._stamp.commit()
                 self.emitted = True
                 self.state = state
-            if now - self._paused_at >= _TIME_SLICE and not self.over:
+            if time.monotonic() - self._paused_at >= _TIME_SLICE and not self.over:
                 self._let_greenlets_run()
         except RunRevoked:
             self.token_lost()

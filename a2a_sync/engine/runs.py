@@ -319,6 +319,7 @@ class RunManager(Component):
         self, executor: AgentSpec, owner: Owner, request: RunRequest, slot: Reservation | None, *, after: int | None
     ) -> Run:
         """A run that is known before its task is stored: what ends the task from then on finds it."""
+        size = memory_size(request.message, request.metadata)
         run = Run(
             executor,
             self._store,
@@ -331,7 +332,7 @@ class RunManager(Component):
             chunk_writer=self._chunk_writer,
             value_locks=self._value_locks,
             reads=self.reads,
-            times=self._quotas.times,
+            times=self._quotas.times if size > _SMALL_MESSAGE else None,
             limits=self._limits,
             debug=self._debug,
         )
@@ -339,7 +340,7 @@ class RunManager(Component):
         if self._refuses(executor):
             self._cancel_reservation(run, slot)
             raise _stopping()
-        if (size := memory_size(request.message, request.metadata)) > _SMALL_MESSAGE:
+        if size > _SMALL_MESSAGE:
             try:
                 self._large[run] = self._take_memory(owner, size)
             except OverloadedError:

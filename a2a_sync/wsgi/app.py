@@ -40,8 +40,9 @@ from a2a_sync.wsgi.exchange import BindingService, Exchange, address_of
 from a2a_sync.wsgi.options import ConsoleOptions, HTTPOptions
 from a2a_sync.wsgi.origins import REFUSED, Origins
 from a2a_sync.wsgi.pages import (
-    CONDITIONS,
     HEALTH,
+    IF_MATCH,
+    IF_NONE_MATCH,
     LONG_LISTS,
     OperatorPages,
     has_long_lists,
@@ -316,7 +317,7 @@ class A2AApp(Site):
             self._service.start_work()
         elif environ.get("wsgi.multiprocess"):
             return plain_error(503, SINGLE_PROCESS)
-        if (environ.get("QUERY_STRING") or environ.keys() & CONDITIONS) and has_long_lists(environ):
+        if (environ.get("QUERY_STRING") or IF_NONE_MATCH in environ or IF_MATCH in environ) and has_long_lists(environ):
             return plain_error(400, LONG_LISTS)
         if self.origins.refuse(environ):
             return plain_error(403, REFUSED)

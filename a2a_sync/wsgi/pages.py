@@ -28,9 +28,9 @@ from a2a_sync.wsgi.cards import CARD_PATH
 #: Pages without content, served under any host name, as load balancers ask for them.
 HEALTH = ("/healthz", "/readyz")
 #: Of a request that names what its client has already.
-CONDITIONS = frozenset({"HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH"})
+IF_NONE_MATCH, IF_MATCH = "HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH"
 #: Lists in the head of a request, and what separates their values. They are read before the caller is known, by loops in Python.
-_LISTS = (("QUERY_STRING", "&"), *((name, ",") for name in CONDITIONS))
+_LISTS = (("QUERY_STRING", "&"), (IF_NONE_MATCH, ","), (IF_MATCH, ","))
 _MAX_LISTED = 1000
 #: The error of a request with `has_long_lists`.
 LONG_LISTS = f"the query or a condition of this request has more than {_MAX_LISTED:,} values"
