@@ -312,7 +312,8 @@ class DataPart(JSONObject):
         return cls(to_json(value), metadata=metadata or {}, media_type="application/json")
 
     def data_as(self, cls: type[_T]) -> _T:
-        """The data as an instance of your dataclass `cls`.
+        """The data as an instance of your dataclass `cls`. Takes some microseconds a value: with ``async def``, call it for large data
+        in a thread (`asyncio.to_thread`).
 
         Raises:
             DataPartError: a member is missing or of the wrong type; the message names it.

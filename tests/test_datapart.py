@@ -2,19 +2,22 @@ import subprocess
 import sys
 import tracemalloc
 import typing
+from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
-from typing import Annotated, Any, Literal, NamedTuple, NewType, Optional, Union
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, NoReturn, Optional, TypeVar, Union
 from uuid import UUID
 
+import dataclasses_json.core
 import pytest
 from dataclasses_json import CatchAll, DataClassJsonMixin, LetterCase, Undefined, config, dataclass_json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from a2a_sync import datapart
 from a2a_sync.datapart import from_json, to_json
 from a2a_sync.errors import DataPartError
 from a2a_sync.types import Artifact, DataPart, Message, Role, TextPart
@@ -591,3 +594,100 @@ def test_dataclasses_json_is_loaded_only_when_a_dataclass_is_converted():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+# -- without from_dict --------------------------------------------------------------------------------------------------
+
+
+Element = TypeVar("Element")
+
+
+@dataclass
+class Box(Generic[Element]):
+    inside: Element
+
+
+@dataclass
+class Kinds:
+    """Members whose converted values `from_dict` of dataclasses-json copies at most."""
+
+    many: list[int | None] = field(default_factory=list)
+    nested: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    colors: dict[Color, Address] = field(default_factory=dict)
+    places: set[Cents] = field(default_factory=set)
+    either: Address | int | None = None
+    box: Box[int] | None = None
+    boxes: list[Box[str]] = field(default_factory=list)
+    literal: Literal["a", "b"] = "a"
+    anything: Any = None
+    made: int = field(default=7, init=False)
+    order: Order | None = None
+
+
+@dataclass
+class Odd:
+    """Members of which `from_dict` makes something else."""
+
+    last: deque[int] = field(default_factory=deque)
+    counted: Counter[str] = field(default_factory=Counter)
+    ordered: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    either: Address | dict[str, str] | None = None
+
+
+KINDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "many": st.lists(st.none() | st.integers()),
+        "nested": st.dictionaries(st.text(), st.lists(st.tuples(st.integers(), st.text()).map(list))),
+        "colors": st.dictionaries(st.sampled_from(["red", "blue"]), st.fixed_dictionaries({"city": st.text()})),
+        # One at most: equal sets may have different texts.
+        "places": st.lists(st.integers(), max_size=1),
+        "either": st.none() | st.integers() | st.fixed_dictionaries({"city": st.text()}),
+        "box": st.none() | st.fixed_dictionaries({"inside": st.integers()}),
+        "boxes": st.lists(st.fixed_dictionaries({"inside": st.text()})),
+        "literal": st.sampled_from(["a", "b", "c"]),
+        "anything": st.none() | st.lists(st.integers()),
+        "made": st.integers(),
+        "unknown": st.integers(),
+    },
+)
+
+
+def converted(value: Any, cls: type) -> Any:
+    try:
+        return from_json(value, cls)
+    except DataPartError as error:
+        return str(error)
+
+
+@given(KINDS)
+def test_a_dataclass_is_what_from_dict_makes_of_it(value: Any) -> None:
+    made = converted(value, Kinds)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datapart, "_is_plain", lambda cls: False)
+        by_from_dict = converted(value, Kinds)
+    assert (made, repr(made)) == (by_from_dict, repr(by_from_dict))
+
+
+def test_values_that_need_no_second_conversion_get_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> NoReturn:
+        raise AssertionError("a second conversion takes ten times as long as the first one")
+
+    monkeypatch.setattr(dataclasses_json.core, "_decode_dataclass", refuse)
+    value = {"many": [1, None], "order": None, "either": {"city": "Bonn"}, "box": {"inside": 1}}
+    assert from_json(value, Kinds).many == [1, None]
+
+
+def test_members_that_from_dict_makes_keep_their_classes() -> None:
+    made = from_json({"last": [1], "counted": {"a": 2}, "ordered": {"a": 1}, "either": {"city": "Bonn"}}, Odd)
+    assert (made.last, made.counted, made.ordered) == (deque([1]), Counter(a=2), OrderedDict(a=1))
+    assert [type(one) for one in (made.last, made.counted, made.ordered)] == [deque, Counter, OrderedDict]
+    assert made.either == Address("Bonn")
+
+
+def test_other_greenlets_and_threads_run_during_a_long_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(datapart, "sleep", pauses.append)
+    from_json([0] * 10_000, list[int])
+    from_json({str(number): 0 for number in range(10_000)}, dict[str, int])
+    assert pauses == [0] * 4
