@@ -259,9 +259,9 @@ def test_messages_of_many_fields_are_expensive(monkeypatch: pytest.MonkeyPatch) 
     begun = []
     begin = responses.ResponseBudget.begin
 
-    def noted(self: Any, owner: str, *, expensive: bool) -> None:
+    def noted(self: Any, owner: str, *, expensive: bool, found: bool) -> None:
         begun.append(expensive)
-        begin(self, owner, expensive=expensive)
+        begin(self, owner, expensive=expensive, found=found)
 
     monkeypatch.setattr(responses.ResponseBudget, "begin", noted)
     table = replace(SAID, message=replace(SAID.message, parts=(t.DataPart([[]] * 20_000),)))
