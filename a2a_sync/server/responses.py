@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import NamedTuple
 
 from a2a_sync.concurrency.fork import renew_per_process
+from a2a_sync.concurrency.gevent import patched
 from a2a_sync.concurrency.quotas import DECAY, Moment, Quotas, Share, short_switch_interval
 from a2a_sync.concurrency.turns import Turns
 from a2a_sync.engine.hub import Signal, Steps, Wait
@@ -32,8 +33,8 @@ _MAX_PAUSE = 0.25
 #: Shorter pauses are added up, because a system takes longer for a sleep than was asked for.
 _MIN_PAUSE = 0.001
 #: Above so many seconds of processor time, see `ProcessorTimes`, the requests of an owner may be expensive. Two in work use all of the
-#: interpreter; more would delay each other, and those of other owners.
-_MUCH, _MAX_EXPENSIVE = 0.5, 2
+#: interpreter; more would delay each other, and those of other owners. Under gevent, whose greenlets share a thread, one does.
+_MUCH, _MAX_EXPENSIVE, _MAX_EXPENSIVE_GREENLETS = 0.5, 2, 1
 #: Above this number, three quarters of the time, they pause first, at most for so many seconds: others need the interpreter. A request
 #: takes it some ten times, and would wait each time for what keeps it, such as the decoder of JSON.
 _MOST, _MAX_EXPENSIVE_PAUSE = 0.75 * DECAY, 1.0
@@ -47,8 +48,8 @@ class ResponseBudget:
     At most half of the threads have one at once, of which one owner has a share by `quotas`. Requests and responses share `total`
     bytes while they are read, worked on and encoded; one that is larger is admitted when there is no other one. Responses are
     read and encoded one at a time, with pauses: each keeps the interpreter for long. Owners that wait have turns. Of an owner
-    whose requests have needed much processor time, two are in work at once, while they do not wait. A forked child starts with
-    nothing reserved.
+    whose requests have needed much processor time, two are in work at once, under gevent one, while they do not wait. A forked
+    child starts with nothing reserved.
     """
 
     def __init__(self, total: int, threads: int | None = None, quotas: Quotas | None = None) -> None:
@@ -74,7 +75,7 @@ class ResponseBudget:
         #: it is counted below.
         self._began: dict[int, tuple[str, bool, Moment, bool]] = {}
         #: The requests in work that may be expensive.
-        self._in_work = self.quotas.share(sys.maxsize, _MAX_EXPENSIVE)
+        self._in_work = self.quotas.share(sys.maxsize, _MAX_EXPENSIVE_GREENLETS if patched() else _MAX_EXPENSIVE)
 
     @property
     def reserved(self) -> bool:
