@@ -3,8 +3,9 @@
 A lease belongs to a worker, not to a run: each process that runs something renews its own lease in the shared store at each
 heartbeat, by the clock of the store. It also looks whether the lease of another one is over, which an index answers. The first
 process that finds a dead worker claims it and passes each of its runs to `on_lost`; the claim is a lease as well, so the worker
-is found again if its reaper dies. Clocks of two machines are never compared, and what a worker writes after a long pause is
-refused, because its tokens are gone.
+is found again if its reaper dies. Then the worker is removed. It may still store a run, with a statement that waited for a lock
+when it died, or because it was only stopped for a while: so workers that hold runs and are missing are added again each half minute.
+Clocks of two machines are never compared, and what a worker writes after a long pause is refused, because its tokens are gone.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ _LEASE_BEATS = 2.0
 #: The clock of the store was set where it goes off the own one by more than half a beat, and by more than so many seconds,
 #: between two beats. Less may be a slow answer.
 _CLOCK_TOLERANCE = 1.0
+#: Seconds between two searches for runs of workers that were removed.
+_MISSING_INTERVAL = 30.0
+#: How long a run waits for a heartbeat that is late, in seconds, and how often it looks.
+_BEAT_WAIT, _BEAT_POLL = 1.0, 0.02
 #: How long `close` waits for each of its threads, in seconds.
 _JOIN_TIMEOUT = 2.0
 
@@ -65,6 +70,8 @@ class WorkerMembership(Component):
         self._beaten = self._steady = float("-inf")
         #: By how much the clock of the store was ahead of the own one at the last beat.
         self._ahead = 0.0
+        #: When to search again for runs of workers that were removed.
+        self._missing_at = float("-inf")
 
     def start(self) -> bool:
         """Start the monitor of the other workers."""
@@ -73,11 +80,15 @@ class WorkerMembership(Component):
     def join(self) -> None:
         """Become one of the workers, if that has not happened: needed before this process takes a token.
 
+        A process whose lease is over may have been removed from them, and renews it first.
+
         Raises:
             StoreError: the store cannot be written.
+            OverloadedError: the lease is over, and the heartbeat that renews it takes long.
         """
+        if not self._joined or time.monotonic() - self._beaten > self.lease:
+            self._renew_lease()
         if not self._joined:
-            self.beat()
             with self._lock:
                 if not self._joined and not self._closed:
                     heart = partial(on_native_thread, self._keep_beating)
@@ -85,6 +96,13 @@ class WorkerMembership(Component):
                     self._heart.start()
                     self._joined = True
         self.start()
+
+    def _renew_lease(self) -> None:
+        deadline = time.monotonic() + _BEAT_WAIT
+        while not self.beat() and time.monotonic() - self._beaten > self.lease:
+            if time.monotonic() > deadline:
+                raise OverloadedError("the store does not answer heartbeats; try again later", retry_after=1.0)
+            time.sleep(_BEAT_POLL)
 
     def beat(self) -> bool:
         """Renew the lease of this process, on any thread; False where another thread is doing that.
@@ -112,6 +130,9 @@ class WorkerMembership(Component):
         self._beaten, self._ahead = now, at - now
 
     def _check(self) -> float:
+        if (now := time.monotonic()) >= self._missing_at:
+            self._workers.register_missing(self.lease)
+            self._missing_at = now + _MISSING_INTERVAL
         if not self._joined and self._workers.has_others():
             # A process that could not write its own heartbeat cannot judge those of others.
             self.join()

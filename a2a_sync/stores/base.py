@@ -462,6 +462,12 @@ class Workers(Protocol):
     def deregister(self, worker: str) -> None:
         """Remove a worker that this one has claimed and that holds no run, unless it has renewed its lease since."""
 
+    def register_missing(self, lease: float) -> None:
+        """Add each worker that holds the token of a run and was removed before, with a lease of so many seconds from now on.
+
+        A statement may take effect after its process has died, and a process may go on after it was taken for dead.
+        """
+
 
 # -- optional parts: webhooks, contexts --
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import queue
 import sqlite3
 import threading
@@ -83,6 +84,50 @@ def test_the_runs_of_a_worker_that_stopped_beating_are_lost(stores: Callable[[],
     assert dying.workers.id not in heartbeats(watcher)
 
 
+def test_a_run_that_a_worker_stores_after_it_was_removed_is_lost(
+    stores: Callable[[], SQLiteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "_MISSING_INTERVAL", BEAT)
+    late, watcher = stores(), stores()
+    late.workers.beat(2 * BEAT)
+    lost: queue.Queue[HeldRun] = queue.Queue()
+    leases = watching(watcher, lost.put)
+    try:
+        eventually(lambda: late.workers.id not in heartbeats(watcher), "the removal")
+        held = running_task(late)
+        assert lost.get(timeout=60) == held
+    finally:
+        leases.close()
+
+
+def test_a_worker_whose_lease_is_over_renews_it_before_a_run(
+    stores: Callable[[], SQLiteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, watcher, now = stores(), stores(), time.monotonic()
+    leases = WorkerMembership(store.workers, lambda run: None, beat=1_000.0)  # so long that only the test beats
+    leases.join()
+    watcher.workers.claim_lost(60, now=now + 1e6)
+    watcher.workers.deregister(store.workers.id)
+    leases.join()
+    assert store.workers.id not in heartbeats(watcher)
+    monkeypatch.setattr(membership, "time", SimpleNamespace(monotonic=lambda: now + 2_100.0))
+    leases.join()
+    assert store.workers.id in heartbeats(watcher)
+    leases.close()
+
+
+def test_no_run_begins_while_a_late_heartbeat_does_not_end(
+    stores: Callable[[], SQLiteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores()
+    monkeypatch.setattr(membership, "_BEAT_WAIT", 0.0)
+    monkeypatch.setattr(store.workers, "beat", lambda lease: None)
+    leases = WorkerMembership(store.workers, lambda run: None, beat=BEAT)
+    with pytest.raises(OverloadedError, match="does not answer heartbeats"):
+        leases.join()
+    leases.close()
+
+
 def test_a_lost_run_without_a_free_thread_is_offered_again_and_is_no_error(
     stores: Callable[[], SQLiteStore], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -151,6 +196,8 @@ def test_a_clock_of_the_store_that_is_set_kills_no_worker(
     for module in (sqlite_workers, sqlite_inspection):
         monkeypatch.setattr(module, "time", of_store)
     monkeypatch.setattr(membership, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    # The run stays with its worker, which would be found again.
+    monkeypatch.setattr(membership, "_MISSING_INTERVAL", math.inf)
     held, lost = running_task(alive := stores()), []
     own, watcher = (WorkerMembership(store.workers, lost.append, beat=beat) for store in (alive, stores()))
 

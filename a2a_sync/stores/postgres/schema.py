@@ -557,6 +557,12 @@ class Statements:
     holds = "SELECT 1 FROM {p}tasks WHERE id = %s AND token = %s"
     held = "SELECT tenant, owner, id, token FROM {p}tasks WHERE worker = %s AND token IS NOT NULL"
     deregister = "DELETE FROM {p}workers WHERE id = %s AND reaper = %s"
+    register_missing: str = (
+        "INSERT INTO {p}workers (id, name, until, lease)"
+        f" SELECT DISTINCT worker, '', {_CLOCK} + %(lease)s::float8, %(lease)s::float8 FROM {{p}}tasks AS task"
+        " WHERE token IS NOT NULL AND worker IS NOT NULL"
+        " AND NOT EXISTS (SELECT FROM {p}workers WHERE id = task.worker) ON CONFLICT (id) DO NOTHING"
+    )
     # -- inspection --
     summaries = (
         "SELECT key, tenant, owner, id, context, state, status_ms, created_ms, version, bytes, token FROM {p}tasks"

@@ -98,6 +98,10 @@ class PostgresWorkers:
         """See `Workers.deregister`."""
         self._write(self._sql.deregister, (worker, self.id))
 
+    def register_missing(self, lease: float) -> None:
+        """See `Workers.register_missing`."""
+        self._database.run(lambda connection: query(connection, self._sql.register_missing, {"lease": lease}))
+
     def close(self) -> None:
         """Close the connection of the heartbeat; the next one opens another."""
         if self._beating.acquire(False):

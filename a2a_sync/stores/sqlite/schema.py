@@ -506,6 +506,12 @@ class Statements:
     deregister = "DELETE FROM {p}workers WHERE id = ? AND reaper = ?"
     # Executed only when a worker has died, so there is no index for it.
     held = "SELECT tenant, owner, id, token FROM {p}tasks WHERE token >= ? || '.' AND token < ? || '/'"
+    # Executed twice in a minute.
+    missing_workers = (
+        "SELECT DISTINCT substr(token, 1, instr(token, '.') - 1) AS worker FROM {p}tasks"
+        " WHERE token IS NOT NULL AND worker NOT IN (SELECT id FROM {p}workers)"
+    )
+    register_missing = "INSERT INTO {p}workers (id, until, lease) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING"
     by_time = "{p}tasks INDEXED BY {p}tasks_by_time"
     by_context = "{p}tasks INDEXED BY {p}tasks_by_context"
 

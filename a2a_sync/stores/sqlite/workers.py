@@ -102,3 +102,10 @@ class SQLiteWorkers:
     def deregister(self, worker: str) -> None:
         """See `Workers.deregister`."""
         self._database.write(lambda connection: connection.execute(self._sql.deregister, (worker, self.id)))
+
+    def register_missing(self, lease: float) -> None:
+        """See `Workers.register_missing`."""
+        if missing := self._database.rows(self._sql.missing_workers):
+            until = time.monotonic() + lease
+            rows = [(worker, until, lease) for (worker,) in missing]
+            self._database.write(lambda connection: connection.executemany(self._sql.register_missing, rows))

@@ -52,6 +52,18 @@ class Leases:
         one, two, _, now = _joined(make_store)
         assert two.claim_lost(60, now=now - _LATER) == LostWorker(one.id, left=False)
 
+    def test_a_worker_that_stores_a_run_after_it_was_removed_is_lost_again(self, make_store: Any) -> None:
+        late = make_store()
+        _, two, three, now = _joined(make_store)
+        held = begin(late).token
+        three.register_missing(60)
+        assert two.claim_lost(_LONG, now=now - 1) is None
+        assert {two.claim_lost(_LONG, now=now + _LATER) for _ in range(3)} > {LostWorker(late.workers.id, left=False)}
+        # The claim is not changed.
+        three.register_missing(60)
+        assert three.claim_lost(60, now=now + _LATER) is None
+        assert [run.token for run in two.runs_of(late.workers.id)] == [held]
+
     def test_a_lost_worker_is_listed_until_its_reaper_removes_it(self, make_store: Any) -> None:
         store = make_store()
         assert not store.workers.has_others()
