@@ -111,13 +111,13 @@ def encode(value: Any, message: Any) -> bytes:
         raise ValueError(f"not a valid {message.DESCRIPTOR.name}: {error}") from None
 
 
-def parse(data: bytes, message: Any) -> Any:
-    """The message of the given class in `data`.
+def parse(data: bytes, message: Any, *, max_keys: int = jsontext.MAX_KEYS) -> Any:
+    """The message of the given class in `data`, whose objects may have so many keys together as those of JSON: see `jsontext.loads`.
 
     Raises:
-        InvalidRequestError: `data` is no such message, or holds too many messages or texts, or is large and has groups.
+        InvalidRequestError: `data` is no such message, or holds too many messages, keys or texts, or is large and has groups.
     """
-    _check_count(data, message.DESCRIPTOR)
+    _check_count(data, message.DESCRIPTOR, max_keys)
     try:
         return message.FromString(data)
     except (ProtobufError, ValueError, RecursionError) as error:
@@ -152,7 +152,7 @@ def _unreadable(descriptor: Any) -> InvalidRequestError:
 
 # -- how many messages there are -----------------------------------------------------------------------------------------
 # An empty message has two bytes and becomes an object of a hundred, and then a dictionary of more. A short text of a list has as
-# few, and takes eighty. An entry of a map without a value, which is empty then, counts once.
+# few, and takes eighty. A key of an object has eight with an empty value, and takes two hundred and fifty.
 
 
 def has_many_fields(data: bytes, message: Any) -> bool:
@@ -163,7 +163,7 @@ def has_many_fields(data: bytes, message: Any) -> bool:
         return True
 
 
-def _check_count(data: bytes, descriptor: Any) -> None:
+def _check_count(data: bytes, descriptor: Any, max_keys: int) -> None:
     """Check how many messages `data` holds, before any memory is used for them.
 
     Raises:
@@ -174,23 +174,27 @@ def _check_count(data: bytes, descriptor: Any) -> None:
     # The numbers of a list are messages too, of four bytes at least and eleven usually.
     most = jsontext.MAX_CONTAINERS + len(data) // 32
     most_values = jsontext.MAX_CONTAINERS + len(data) // 8
-    if len(data) - len(data.translate(None, _tags())) <= most:
+    most_keys = max_keys + len(data) // 64
+    if len(data) - len(data.translate(None, _tags())) <= min(most, most_keys):
         return
-    containers = values = 0
+    containers = values = keys = 0
     try:
         for kind in _fields(data, descriptor):
-            if kind in _VALUES:
+            if kind == _KEY:
+                keys += 1
+            elif kind in _VALUES:
                 values += 1
             elif kind != _OTHER:
                 containers += 1
-            if containers > most or values > most_values:
+            if containers > most or values > most_values or keys > most_keys:
                 break
     except (ValueError, IndexError):
         # Never left to the parser, which might read it in another way.
         raise _unreadable(descriptor) from None
-    if containers > most or values > most_values:
+    if containers > most or values > most_values or keys > most_keys:
         raise InvalidRequestError(
-            f"{descriptor.name} holds more than {most} messages, or {most_values} values; send large data as a file"
+            f"{descriptor.name} holds more than {most} messages, {most_values} values or {most_keys} keys;"
+            " send large data as a file"
         )
 
 
@@ -228,7 +232,8 @@ _MAX_REQUEST_FIELDS = 1000
 _MANY_FIELDS = 16 * 1024
 #: In place of the name of a message: a text of a list, and any other field.
 _TEXT, _OTHER = "text", "other"
-_VALUES = frozenset({"google.protobuf.Value", "google.protobuf.Struct.FieldsEntry", _TEXT})
+_VALUES = frozenset({"google.protobuf.Value", _TEXT})
+_KEY = "google.protobuf.Struct.FieldsEntry"
 
 
 @cache

@@ -32,6 +32,7 @@ from a2a_sync.errors import (
     UnsafeURLError,
     UnsupportedOperationError,
 )
+from a2a_sync.jsontext import MAX_ANSWER_KEYS
 from a2a_sync.operations import SEND_STREAMING_MESSAGE, AnyCall, StreamItem
 
 #: Seconds for which the answer to a keepalive ping is awaited.
@@ -123,7 +124,7 @@ class GrpcEndpoint(WireEndpoint):
         if len(data) > (limit_bytes := self._http.max_response_bytes):
             raise _malformed(f"it is larger than {limit_bytes} bytes (max_response_bytes)", out.error_context)
         try:
-            message = protobuf.parse(data, out.method.response)
+            message = protobuf.parse(data, out.method.response, max_keys=MAX_ANSWER_KEYS)
             value = protobuf.decode_result(out.call.operation.name, message, self._codec.version)
         except InvalidRequestError as error:
             raise _malformed(error.message, out.error_context) from None
@@ -287,7 +288,7 @@ class GrpcEventStream:
     def _item(self, data: bytes) -> StreamItem:
         name, version = SEND_STREAMING_MESSAGE.name, self.codec.version
         try:
-            message = protobuf.parse(data, protobuf.methods(version)[name].response)
+            message = protobuf.parse(data, protobuf.methods(version)[name].response, max_keys=MAX_ANSWER_KEYS)
             value = protobuf.decode_result(name, message, version)
             event = self.codec.load_event(value)
         except (DecodeError, InvalidRequestError) as error:

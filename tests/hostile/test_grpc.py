@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError as ProtobufError  # noqa: E402
 from google.protobuf.message import Message  # noqa: E402
 from google.rpc import status_pb2  # noqa: E402
 
-from a2a_sync import A2AApp, Agent, Client, Limits, RequestContext, URLGuard  # noqa: E402
+from a2a_sync import A2AApp, Agent, Client, Limits, RequestContext, URLGuard, jsontext  # noqa: E402
 from a2a_sync import types as t  # noqa: E402
 from a2a_sync.auth import BearerAuth  # noqa: E402
 from a2a_sync.bindings import protobuf  # noqa: E402
@@ -143,8 +143,26 @@ def value(item: bytes) -> bytes:
 )
 def test_a_message_of_very_many_messages_is_refused_before_it_takes_memory(data: bytes) -> None:
     # One such request of 10 MB took seven seconds and 1.2 GB, without credentials.
-    with pytest.raises(InvalidRequestError, match=r"holds more than [0-9]+ messages, or [0-9]+ values"):
+    with pytest.raises(InvalidRequestError, match=r"holds more than [0-9]+ messages, [0-9]+ values or [0-9]+ keys"):
         protobuf.parse(data, protobuf.methods("1.0")["SendMessage"].request)
+
+
+def keys(number: int, after: bytes = b"") -> bytes:
+    """A request or an event whose metadata have so many keys, without values."""
+    return field(2, field(1, b"m") + field(6, field(1, field(1, b"k")) * number)) + after
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [("request", jsontext.MAX_KEYS), ("response", jsontext.MAX_ANSWER_KEYS)],
+    ids=["request", "response"],
+)
+def test_data_may_have_as_many_keys_as_in_json(kind: str, most: int) -> None:
+    # One event of 66 MB with 8.3 million keys took 2.1 GB, and stopped the other threads of its client for five seconds.
+    method = getattr(protobuf.methods("1.0")["SendStreamingMessage"], kind)
+    assert protobuf.parse(keys(most), method, max_keys=most)
+    with pytest.raises(InvalidRequestError, match=f"or {most + len(keys(most * 2)) // 64} keys"):
+        protobuf.parse(keys(most * 2), method, max_keys=most)
 
 
 PARTS = field(2, field(1, b"m") + field(5, b"") * 4_900_000)
