@@ -115,17 +115,20 @@ FEATURES = (
                 "EventHub.followed EventHub.note_publication EventHub.read_log Subscription.catch_up Subscription.read_log"
                 " TaskEventStream._load TaskEventStream._may_try_again"
             ),
-            "engine.membership": "WorkerMembership._time_of_store WorkerMembership.beat WorkerMembership.lease",
+            "engine.membership": (
+                "WorkerMembership._time_of_store WorkerMembership._renew_lease WorkerMembership.beat WorkerMembership.lease"
+            ),
             "errors": "StoreError.__init__",
             "stores.base": (
-                "LostWorker TaskVersion Workers.claim_lost Workers.has_others TaskStore.versions TaskStore.new_task_id"
+                "LostWorker TaskVersion Workers.claim_lost Workers.has_others Workers.register_missing TaskStore.versions TaskStore.new_task_id"
             ),
             "stores.memory": "MemoryStore.versions MemoryStore.new_task_id",
             "stores.sqlite": "SQLiteStore.versions SQLiteStore.new_task_id _batched _IDS_AT_ONCE",
             "stores.sqlite.schema": (
-                "Statements.versions Statements.lost_worker Statements.claim_worker Statements.has_others _SINCE.7"
+                "Statements.versions Statements.lost_worker Statements.claim_worker Statements.has_others"
+                " Statements.missing_workers Statements.register_missing _SINCE.7"
             ),
-            "stores.sqlite.workers": "SQLiteWorkers.claim_lost SQLiteWorkers.has_others",
+            "stores.sqlite.workers": "SQLiteWorkers.claim_lost SQLiteWorkers.has_others SQLiteWorkers.register_missing",
         },
     ),
     Feature(
