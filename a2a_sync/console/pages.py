@@ -21,6 +21,7 @@ from urllib.parse import quote, unquote, urlencode
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.runtime import Context
 from markupsafe import Markup
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 from werkzeug.wrappers import Request, Response
@@ -153,6 +154,19 @@ class Place:
         return f"?{urlencode(args)}" if args else ""
 
 
+class _Context(Context):
+    """A context of Jinja that is listed in its variable ``contexts``, so that it can be emptied after use.
+
+    Macros refer to their context and contexts to their macros: a page with the values that it shows, of tens of megabytes, would stay
+    in memory until the next full garbage collection.
+    """
+
+    def __init__(self, environment: Environment, parent: dict[str, Any], *arguments: Any, **options: Any) -> None:
+        super().__init__(environment, parent, *arguments, **options)
+        if "contexts" in parent:
+            parent["contexts"].append(self)
+
+
 class Pages:
     """Responds to the requests of a console.
 
@@ -186,6 +200,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
+        self._templates.context_class = _Context
         self._templates.filters.update(size=_size, age=_age, span=_span, plotted=_plotted, short=_short, cut=cut)
         self._templates.globals.update(
             is_link=is_link,
@@ -318,7 +333,8 @@ class Pages:
             place.viewer.operator and place.app.store.inspection is not None and place.remote is None
             for place in places.values()
         )
-        page = self._templates.get_template(template).render(
+        page = self._fill(
+            template,
             root=root,
             static=f"{root}/static/{self._version}",
             agents=agent_labels({name: place.app for name, place in places.items()}),
@@ -330,6 +346,16 @@ class Pages:
             **values,
         )
         return Response(page, status, HEADERS, content_type="text/html; charset=utf-8")
+
+    def _fill(self, template: str, **values: Any) -> str:
+        """The text of a template with these values, which nothing holds afterwards."""
+        contexts: list[Context] = []
+        try:
+            return self._templates.get_template(template).render(values, contexts=contexts)
+        finally:
+            for context in contexts:
+                context.parent.clear()
+                context.vars.clear()
 
     def _message(self, request: Request, status: int, message: str) -> Response:
         return self._render(request, "message.html", status, message=message, status_code=status)
@@ -628,7 +654,8 @@ class Pages:
         """The part of a task's page that changes, as a tree of elements."""
         record = read_record(place.app.store, place.owner, task_id, place.reserve)
         card = place.app.agent_card()
-        html = self._templates.get_template("live.html").render(
+        html = self._fill(
+            "live.html",
             markdown=PageMarkdown(),
             values=PageValues(),
             record=record,

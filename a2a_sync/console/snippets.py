@@ -26,10 +26,13 @@ from a2a_sync.codec import by_version
 from a2a_sync.console.files import file_name
 from a2a_sync.errors import InvalidParamsError, UnsafeURLError, VersionNotSupportedError
 from a2a_sync.operations import GET_TASK, SEND_MESSAGE, AnyOperation
+from a2a_sync.sizes import memory_size
 from a2a_sync.types import FilePart, GetTaskRequest, Message, Part, Role, SendMessageRequest, TextPart
 
-#: A longer argument of a command is refused by Linux.
+#: A longer argument of a command is refused by Linux, and a longer program is not shown.
 _MAX_ARGUMENT = 100_000
+#: A message that needs more memory, in bytes, is longer than that in any case, or nearly so.
+_MAX_MEMORY = 4 * _MAX_ARGUMENT
 #: Bytes of a file that a program contains; it reads larger ones from a file.
 _MAX_INLINE = 20_000
 _VARIABLE, _CERTIFICATE = "A2A_SYNC_AUTH", "A2A_SYNC_CERT"
@@ -178,6 +181,8 @@ class Commands:
 
     def curl(self, message: Message) -> str:
         """The command that sends `message` again, to a task of its own; ``""`` where there is none."""
+        if _is_large(message):
+            return ""
         request = self._sending(message)
         if request is None or len(body := json.dumps(request["json"])) > _MAX_ARGUMENT:
             return ""
@@ -187,14 +192,17 @@ class Commands:
         return " \\\n".join([*lines, f"  -d {shlex.quote(body)}"])
 
     def python(self, message: Message) -> str:
-        """The program that sends the parts of `message` with the client."""
+        """The program that sends the parts of `message` with the client; ``""`` where that would be too long."""
+        if _is_large(replace(message, parts=tuple(part for part in message.parts if not _is_large_file(part)))):
+            return ""
         parts = [_code(part) for part in message.parts]
         sent = parts[0] if len(parts) == 1 else "\n    ".join(["[", *(f"{part}," for part in parts)]) + "\n]"
         call = f"client = Client({self._address!r}{self._auth()})\nprint(client.send({sent}).text)"
         lines = [f"import {name}" for name in ("base64", "os") if f"{name}." in call]
         lines += ["from pathlib import Path"] if "Path(" in call else []
         names = [name for name in ("Client", "DataPart", "FilePart", "TextPart") if f"{name}(" in call]
-        return "\n".join([*lines, *([""] if lines else []), f"from a2a_sync import {', '.join(names)}", "", call])
+        text = "\n".join([*lines, *([""] if lines else []), f"from a2a_sync import {', '.join(names)}", "", call])
+        return text if len(text) <= _MAX_ARGUMENT else ""
 
     def _auth(self) -> str:
         """The arguments of a client."""
@@ -241,6 +249,15 @@ def _request(interface: AgentInterface, operation: AnyOperation, request: Any) -
     return {"method": verb, "url": url, "headers": headers, "json": json.loads(text)}
 
 
+def _is_large(message: Message) -> bool:
+    # Before anything is made of it: escaped it may be six times as long, in characters of four bytes.
+    return memory_size(message, {}) > _MAX_MEMORY
+
+
+def _is_large_file(part: Part) -> bool:
+    return isinstance(part, FilePart) and part.raw is not None and len(part.raw) > _MAX_INLINE
+
+
 def _code(part: Part) -> str:
     """A part as Python. A text may look like code, but only adds an import that is not needed."""
     more = "".join(
@@ -252,6 +269,6 @@ def _code(part: Part) -> str:
         return f"DataPart({part.data!r}{more})"
     if part.raw is None:
         return f"FilePart(url={part.url!r}{more})"
-    if len(part.raw) > _MAX_INLINE:
+    if _is_large_file(part):
         return f"FilePart(raw=Path({file_name(part)!r}).read_bytes(){more})"
     return f"FilePart(raw=base64.b64decode({base64.b64encode(part.raw).decode()!r}){more})"

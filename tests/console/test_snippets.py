@@ -251,6 +251,22 @@ def test_a_large_file_is_read_by_the_program_and_curl_is_not_offered(tmp_path: P
     assert agent.got == [agent.got[0]] * 2
 
 
+@pytest.mark.parametrize("character", ["x", "'", "\0", "😀"], ids=["plain", "quotes", "escapes", "emoji"])
+def test_a_page_has_no_command_for_a_message_of_very_long_texts(character: str) -> None:
+    # The program for one of 9.8 MB made a page of 61 MB; 30 connections that did not read theirs took 1.6 GB.
+    card = card_with(("bearer",))
+    commands = Commands(card, "http://127.0.0.1:9/", credentials_for(card, none))
+    for short, length in ((True, 10_000), (False, 100_001), (False, 2_000_000)):
+        message = Message(role=Role.USER, parts=(TextPart(character * length),))
+        assert bool(commands.python(message)) is short
+    with served(auth=BasicAuth({"ada": SECRET})) as (url, _), Client(url, auth=("ada", SECRET)) as client:
+        task = client.send(["hello", TextPart(character * 500_000)], timeout=TIMEOUT).task
+        page = requests.get(f"{url}/console/a/agent/t/{task.id}", timeout=60, **BASIC).text
+    assert "The message is too long for a command line." in page
+    assert "The message is too long for a program." in page
+    assert commands_of(page) == {}
+
+
 # -- which credentials --------------------------------------------------------------------------------------------------
 
 FLOW = ClientCredentialsOAuthFlow(token_url="https://login.example.com/token", scopes={})
