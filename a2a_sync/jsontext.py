@@ -8,6 +8,7 @@ here. This module knows text and plain values, not the protocol.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from itertools import accumulate
@@ -34,6 +35,8 @@ _CHARACTERS_OF_KEY = 64
 #: A request may have so many values, and one more for each `_CHARACTERS_OF_VALUE` characters: numbers have ten usually, and two at
 #: least.
 MAX_VALUES, _CHARACTERS_OF_VALUE = 250_000, 8
+#: A number may have so many digits: the time that an integer takes to read and to write grows with their square.
+_MAX_DIGITS = 1000
 #: From so many marks between values on, a body takes ten milliseconds and more.
 _MANY_MARKS = 16 * 1024
 _ADVICE = "; send large data as a file"
@@ -77,7 +80,8 @@ def loads(
     if max_values is not None and text.count(",") > (most := max_values + len(text) // _CHARACTERS_OF_VALUE):
         _check_marks(text, _NOT_COMMAS, most, f"values{_ADVICE}")
     try:
-        value = _DECODER.decode(text)
+        decoder = _DECODER_OF_DIGITS if len(text) > _MAX_DIGITS and _has_many_digits(text) else _DECODER
+        value = decoder.decode(text)
     except json.JSONDecodeError as error:
         raise JSONParseError(
             f"Invalid JSON: {error.msg.removesuffix(' at')} at line {error.lineno} column {error.colno}"
@@ -177,6 +181,11 @@ def _has_more_brackets(text: str, limit: int) -> bool:
     return False
 
 
+def _has_many_digits(text: str) -> bool:
+    """`text` may have more than `_MAX_DIGITS` digits side by side: of so many, each of two samples at that distance is one."""
+    return _TWO_DIGITS.search(text[:: _MAX_DIGITS // 2]) is not None
+
+
 def _check_containers(text: str) -> None:
     most = MAX_CONTAINERS + len(text) // _CHARACTERS_EACH
     # The brackets in strings are removed only where all brackets are too many.
@@ -238,11 +247,22 @@ def _float(digits: str) -> float:
     return number
 
 
+def _int(digits: str) -> int:
+    if len(digits.removeprefix("-")) > _MAX_DIGITS:
+        raise JSONParseError(f"Invalid JSON: a number has more than {_MAX_DIGITS} digits")
+    return int(digits)
+
+
 def _constant(name: str) -> NoReturn:
     raise JSONParseError(f"Invalid JSON: {name} is not JSON")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse_constant=_constant)
+#: It calls a function for each integer, which the other one reads by itself.
+_DECODER_OF_DIGITS = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_float, parse_int=_int, parse_constant=_constant
+)
+_TWO_DIGITS = re.compile("[0-9]{2}")
 # A cycle is detected by its depth.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 

@@ -34,6 +34,8 @@ def error_text(body: bytes, content_type: str) -> str:
 
 
 def _in_json(body: bytes) -> str:
+    if len(body) > _MAX_BYTES:
+        return ""
     try:
         return _text_of(jsontext.loads(body))
     except JSONParseError:

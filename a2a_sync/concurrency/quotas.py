@@ -183,10 +183,11 @@ class ShortSwitchInterval:
                 self._restore()
 
     def _restore(self) -> None:
-        before, self._before = self._before, None
         # The interpreter keeps microseconds.
-        if before is not None and round(sys.getswitchinterval(), 6) == _SHORT_INTERVAL:
-            sys.setswitchinterval(before)
+        if self._before is not None and round(sys.getswitchinterval(), 6) == _SHORT_INTERVAL:
+            sys.setswitchinterval(self._before)
+        # Not before: a fork between the two lines renews the child.
+        self._before = None
 
 
 #: That of this process.

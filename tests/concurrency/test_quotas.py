@@ -114,3 +114,18 @@ def test_a_forked_child_has_no_users(interval: ShortSwitchInterval) -> None:
     interval.begin()
     interval.end()
     assert sys.getswitchinterval() == pytest.approx(0.005)
+
+
+def test_a_child_that_is_forked_while_the_interval_is_restored_restores_it_too(
+    interval: ShortSwitchInterval, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_interval, known = sys.setswitchinterval, []
+
+    def note(seconds: float) -> None:
+        known.append(interval._before)
+        set_interval(seconds)
+
+    interval.begin()
+    monkeypatch.setattr(sys, "setswitchinterval", note)
+    interval.end()
+    assert known == [pytest.approx(0.005)]

@@ -29,6 +29,7 @@ class TestMemoryStore(StoreContract):
     test_a_worker_that_has_left_is_lost_at_once = None
     test_a_lease_from_before_the_clock_was_set_back_is_over = None
     test_a_lost_worker_is_listed_until_its_reaper_removes_it = None
+    test_a_worker_that_stores_a_run_after_it_was_removed_is_lost_again = None
 
     @pytest.fixture
     def make_store(self):
