@@ -120,7 +120,8 @@ FEATURES = (
             ),
             "errors": "StoreError.__init__",
             "stores.base": (
-                "LostWorker TaskVersion Workers.claim_lost Workers.has_others Workers.register_missing TaskStore.versions TaskStore.new_task_id"
+                "LostWorker TaskVersion Workers.claim_lost Workers.has_others Workers.register_missing"
+                " TaskStore.versions TaskStore.new_task_id"
             ),
             "stores.memory": "MemoryStore.versions MemoryStore.new_task_id",
             "stores.sqlite": "SQLiteStore.versions SQLiteStore.new_task_id _batched _IDS_AT_ONCE",

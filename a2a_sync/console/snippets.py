@@ -26,13 +26,13 @@ from a2a_sync.codec import by_version
 from a2a_sync.console.files import file_name
 from a2a_sync.errors import InvalidParamsError, UnsafeURLError, VersionNotSupportedError
 from a2a_sync.operations import GET_TASK, SEND_MESSAGE, AnyOperation
-from a2a_sync.sizes import memory_size
+from a2a_sync.sizes import message_size, parts_size
 from a2a_sync.types import FilePart, GetTaskRequest, Message, Part, Role, SendMessageRequest, TextPart
 
 #: A longer argument of a command is refused by Linux, and a longer program is not shown.
 _MAX_ARGUMENT = 100_000
-#: A message that needs more memory, in bytes, is longer than that in any case, or nearly so.
-_MAX_MEMORY = 4 * _MAX_ARGUMENT
+#: What carries more bytes is longer in any case, and nothing is made of it: escaped it may be six times as long.
+_MAX_BYTES = 4 * _MAX_ARGUMENT
 #: Bytes of a file that a program contains; it reads larger ones from a file.
 _MAX_INLINE = 20_000
 _VARIABLE, _CERTIFICATE = "A2A_SYNC_AUTH", "A2A_SYNC_CERT"
@@ -181,7 +181,7 @@ class Commands:
 
     def curl(self, message: Message) -> str:
         """The command that sends `message` again, to a task of its own; ``""`` where there is none."""
-        if _is_large(message):
+        if message_size(message) > _MAX_BYTES:
             return ""
         request = self._sending(message)
         if request is None or len(body := json.dumps(request["json"])) > _MAX_ARGUMENT:
@@ -193,7 +193,7 @@ class Commands:
 
     def python(self, message: Message) -> str:
         """The program that sends the parts of `message` with the client; ``""`` where that would be too long."""
-        if _is_large(replace(message, parts=tuple(part for part in message.parts if not _is_large_file(part)))):
+        if parts_size([part for part in message.parts if not _is_large_file(part)]) > _MAX_BYTES:
             return ""
         parts = [_code(part) for part in message.parts]
         sent = parts[0] if len(parts) == 1 else "\n    ".join(["[", *(f"{part}," for part in parts)]) + "\n]"
@@ -247,11 +247,6 @@ def _request(interface: AgentInterface, operation: AnyOperation, request: Any) -
         return {"method": verb, "url": url, "headers": {"A2A-Version": version}}
     headers["Content-Type"] = http_json.media_type(version)
     return {"method": verb, "url": url, "headers": headers, "json": json.loads(text)}
-
-
-def _is_large(message: Message) -> bool:
-    # Before anything is made of it: escaped it may be six times as long, in characters of four bytes.
-    return memory_size(message, {}) > _MAX_MEMORY
 
 
 def _is_large_file(part: Part) -> bool:

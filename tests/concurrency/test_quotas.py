@@ -119,13 +119,13 @@ def test_a_forked_child_has_no_users(interval: ShortSwitchInterval) -> None:
 def test_a_child_that_is_forked_while_the_interval_is_restored_restores_it_too(
     interval: ShortSwitchInterval, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_interval, known = sys.setswitchinterval, []
+    set_interval = sys.setswitchinterval
 
-    def note(seconds: float) -> None:
-        known.append(interval._before)
-        set_interval(seconds)
+    def fork(seconds: float) -> None:
+        monkeypatch.setattr(sys, "setswitchinterval", set_interval)
+        interval.renew()
 
     interval.begin()
-    monkeypatch.setattr(sys, "setswitchinterval", note)
+    monkeypatch.setattr(sys, "setswitchinterval", fork)
     interval.end()
-    assert known == [pytest.approx(0.005)]
+    assert sys.getswitchinterval() == pytest.approx(0.005)

@@ -259,6 +259,8 @@ def test_a_page_has_no_command_for_a_message_of_very_long_texts(character: str) 
     for short, length in ((True, 10_000), (False, 100_001), (False, 2_000_000)):
         message = Message(role=Role.USER, parts=(TextPart(character * length),))
         assert bool(commands.python(message)) is short
+    # Small objects need thirty times as much memory as they are long.
+    assert commands.python(Message(role=Role.USER, parts=(DataPart([{"a": {}}] * 5_000),)))
     with served(auth=BasicAuth({"ada": SECRET})) as (url, _), Client(url, auth=("ada", SECRET)) as client:
         task = client.send(["hello", TextPart(character * 500_000)], timeout=TIMEOUT).task
         page = requests.get(f"{url}/console/a/agent/t/{task.id}", timeout=60, **BASIC).text

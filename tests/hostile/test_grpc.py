@@ -11,7 +11,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -147,9 +147,9 @@ def test_a_message_of_very_many_messages_is_refused_before_it_takes_memory(data:
         protobuf.parse(data, protobuf.methods("1.0")["SendMessage"].request)
 
 
-def keys(number: int, after: bytes = b"") -> bytes:
+def keys(number: int) -> bytes:
     """A request or an event whose metadata have so many keys, without values."""
-    return field(2, field(1, b"m") + field(6, field(1, field(1, b"k")) * number)) + after
+    return field(2, field(1, b"m") + field(6, field(1, field(1, b"k")) * number))
 
 
 @pytest.mark.parametrize(
@@ -163,6 +163,32 @@ def test_data_may_have_as_many_keys_as_in_json(kind: str, most: int) -> None:
     assert protobuf.parse(keys(most), method, max_keys=most)
     with pytest.raises(InvalidRequestError, match=f"or {most + len(keys(most * 2)) // 64} keys"):
         protobuf.parse(keys(most * 2), method, max_keys=most)
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["answer", "event"])
+@pytest.mark.parametrize(("number", "refused"), [(300_000, False), (1_200_000, True)])
+def test_an_answer_may_have_a_million_keys_and_not_many_more(streamed: bool, number: int, refused: bool) -> None:
+    metadata = protobuf.methods("1.0")["GetTask"].response.DESCRIPTOR.fields_by_name["metadata"].number
+    task = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}
+    data = protobuf.encode_result("GetTask", task, "1.0") + field(metadata, field(1, field(1, b"k")) * number)
+
+    class Hostile(grpc.GenericRpcHandler):  # type: ignore[misc]
+        def service(self, _: Any) -> Any:
+            if streamed:
+                return grpc.unary_stream_rpc_method_handler(lambda request, rpc: iter([field(1, data)]))
+            return grpc.unary_unary_rpc_method_handler(lambda request, rpc: data)
+
+    hostile = grpc.server(ThreadPoolExecutor(1), [Hostile()], options=(("grpc.max_send_message_length", -1),))
+    port = hostile.add_insecure_port("127.0.0.1:0")
+    hostile.start()
+    refusal = pytest.raises(MalformedResponseError, match=r"or [0-9]+ keys") if refused else nullcontext()
+    try:
+        with Client(f"grpc://127.0.0.1:{port}", timeout=30) as client, refusal:
+            found = next(iter(client.stream("hi"))) if streamed else client.get_task("t")
+            assert isinstance(found, t.Task)
+            assert len(found.metadata) == 1
+    finally:
+        hostile.stop(0).wait(10)
 
 
 PARTS = field(2, field(1, b"m") + field(5, b"") * 4_900_000)
